@@ -7,7 +7,7 @@ import typer
 
 from vispco.cli.console import bar, show, table
 from vispco.cli.options import AsJson, Rounds, spread
-from vispco.cli.place import beside_run
+from vispco.cli.place import RUNS
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import TaskSpec
 from vispco.models.model_spec import ModelSpec
@@ -46,7 +46,8 @@ def bench(
 
         vispco bench tiny-qwen --pruner runs/search --budgets 0.25,0.5 --out runs/search/bench.json
     """
-    out = beside_run(out, options.pruner or (), f"bench-{model.short_name}.json", "bench.json")
+    runs = [Path(run) / "bench.json" for run in options.pruner or () if Path(run).is_dir()]
+    out = out or next(iter(runs), RUNS / f"bench-{model.short_name}.json")
     check_writable(out)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
@@ -60,15 +61,11 @@ def bench(
     judge = spec.build()
     settings = BenchSettings(rounds=rounds, batch_size=batch_size, new_tokens=new_tokens)
     with bar(f"{model.name}: bench") as progress:
-        tell = progress.tell
-        rows = time_candidates(judge.model, judge.processor, judge.samples, candidates, settings, on_progress=tell)
+        tell, timed = progress.tell, (judge.model, judge.processor, judge.samples, candidates)
+        rows = time_candidates(*timed, settings, on_progress=tell)
         if memory:
             rows = add_peaks(rows, judge, spec, candidates, batch_size, on_progress=tell)
-        queue = (
-            measure_throughput(judge.model, judge.processor, judge.samples, candidates, on_progress=tell)
-            if throughput
-            else []
-        )
+        queue = measure_throughput(*timed, on_progress=tell) if throughput else []
     data = {
         "model": model.name,
         **facts(judge.model.device),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +12,11 @@ from vispco.cli.console import MethodProgress, bar, fitted_table, show
 from vispco.cli.names import Group
 from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
 from vispco.cli.place import RUNS, run_folder, tell_next
+from vispco.compare.compare_options import SearchesOptions
 from vispco.core.errors import needs_extra
 from vispco.evaluation.task_spec import TaskSpec
 from vispco.models.model_spec import ModelSpec
-from vispco.pruner.pruning_options import FRACTION, Cost, Scorer, budgets_of, one_budget
+from vispco.pruner.pruning_options import one_budget
 
 if TYPE_CHECKING:
     from vispco.compare.searches import Comparison
@@ -27,41 +27,12 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Published methods, or searches, side by side."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _SearchesOptions:
-    """What is compared, and at which budgets."""
-
-    budget: Annotated[str, typer.Option(metavar="BUDGET", help=FRACTION)] = "0.5"
-    budgets: Annotated[
-        str,
-        typer.Option(
-            metavar="BUDGET,...", help="Further budgets, for hypervolumes and equal terms; none for one budget alone."
-        ),
-    ] = "0.2,0.3,0.7"
-    beyond: Annotated[
-        float, typer.Option(min=0.1, help="Searches that can be stopped get so many times the bill of vispco.")
-    ] = 1.0
-    methods: Annotated[
-        str | None,
-        typer.Option("--searches", "--methods", help="all, or names with commas between them: {searches}."),
-    ] = None
-    scorer: Scorer = "fastv"
-    measure: Annotated[str, typer.Option(help="What rivals measure on the calibration set: accuracy or kl.")] = "kl"
-    cost: Cost = "exact"
-    seed: Annotated[int, typer.Option(min=0, help="Of the searches that draw at random.")] = 0
-
-
 @app.command("searches")
 @spread
 def searches(
     model: ModelSpec,
     *,
-    options: _SearchesOptions,
+    options: SearchesOptions,
     samples: Annotated[int, typer.Option(min=1, help="Calibration items of each task.")] = 8,
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 8,
     asked: TaskSpec,
@@ -85,26 +56,16 @@ def searches(
     """
     fraction = one_budget(options.budget)
     folder = run_folder(out or RUNS / f"compare-{model.short_name}-{options.scorer}", overwrite=overwrite)
-    more = [] if options.budgets.strip() == "none" else budgets_of(options.budgets)
-    from vispco.compare.searches import (  # noqa: PLC0415
-        Calibration,
-        ComparedBudgets,
-        compare,
-        get_searches,
-        search_cost_info,
-    )
+    more = options.further()
+    from vispco.compare.searches import Calibration, ComparedBudgets, compare, search_cost_info  # noqa: PLC0415
     from vispco.compare.searches.search_comparison import load_finished_rows  # noqa: PLC0415
-    from vispco.compare.searches.search_registry import DEFAULT  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.report.plots.search_cost import draw_searches  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
 
     with needs_extra("The figure of a comparison needs matplotlib", "plots"):
         import matplotlib as mpl  # noqa: F401, PLC0415 - drawn at the end, refused before the work
-    given = (
-        DEFAULT if options.methods is None else [name.strip() for name in options.methods.split(",") if name.strip()]
-    )
-    chosen = get_searches(given, seed=options.seed)  # refuses a wrong name before a model is loaded
+    chosen = options.searches()
     names = [search.label for search in chosen]
     spec = EvaluatorSpec(
         model=model, scorer=Chain.of(options.scorer).to_dict(), limit=test, batch_size=batch_size, **asked.spec()
@@ -142,9 +103,8 @@ def searches(
         found.save(folder.file(FILE))
         draw_searches(search_cost_info(found), folder.file(FIGURE))
         folder.finish()
-    title = (
-        f"{model.name} at {fraction:.0%} of the FLOPs ({options.cost}), {folder.path / FILE}, {folder.path / FIGURE}"
-    )
+    files = f"{folder.path / FILE}, {folder.path / FIGURE}"
+    title = f"{model.name} at {fraction:.0%} of the FLOPs ({options.cost}), {files}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
         tell_next(folder.path, f"vispco plot {folder.path}")

@@ -18,7 +18,7 @@ from vispco.cli import console
 from vispco.cli.help_page import LAST
 from vispco.cli.names import Command, refuse_unknown_names, register_plugins
 from vispco.core.errors import InvalidInputError, did_you_mean
-from vispco.core.runs.option_files import read_options
+from vispco.core.runs.option_files import option_text, read_options
 from vispco.version import __version__
 
 
@@ -92,12 +92,13 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         plugins = given.pop("plugin", None) or ()
         asked = _GeneralOptions(**{each.name: given.pop(each.name) for each in fields(_GeneralOptions)})
         _EFFECTIVE.clear()
-        _EFFECTIVE.update({key: _plain(value) for key, value in given.items()})
+        _EFFECTIVE.update(jsons.loads(jsons.dumps(given, default=str)))
         console.begin(quiet=asked.quiet, verbose=asked.verbose, log_file=asked.log_file)
         console.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
-            register_plugins(plugins)
+            if plugins:
+                register_plugins(plugins)
             refuse_unknown_names(given)
             return command(**given)
         except KeyboardInterrupt as error:
@@ -155,38 +156,13 @@ def _chosen(
         )
     found = {}
     for key, value in options.items():
-        name = names[str(key).replace("-", "_")]
-        if isinstance(value, dict) and value and all(str(layer).isdigit() for layer in value):  # scorers by layer
-            found[name or ""] = "+".join(
-                f"{scorer}@{layer}" for layer, scorer in sorted(value.items(), key=lambda entry: int(entry[0]))
-            )
-            continue
-        if isinstance(value, dict):
-            raise InvalidInputError(f"The config {path} gives an object for {key}. Give one value, or a list.")
+        name = names[str(key).replace("-", "_")] or ""
         if value is not None:
-            try:
-                found[name or ""] = _as_typed(value, several=name in lists)
-            except ValueError as error:  # a number of thousands of digits
-                raise InvalidInputError(f"The config {path} gives too large a number for {key}.") from error
+            found[name] = option_text(key, value, path, several=name in lists)
     return found
-
-
-def _as_typed(value: Any, *, several: bool) -> Any:
-    """A list as it is where an option may come several times; elsewhere with commas, as a person types it."""
-    if several:
-        return [str(item) for item in value] if isinstance(value, list) else [str(value)]
-    if isinstance(value, list):
-        return ",".join(map(str, value))
-    return value if isinstance(value, bool) else str(value)
 
 
 def _is_list(annotation: Any) -> bool:
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     return any(get_origin(each) is list for each in (annotation, *get_args(annotation)))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value

@@ -68,10 +68,8 @@ def begin(*, quiet: bool = False, verbose: bool = False, log_file: Path | None =
         _HANDLERS.append(kept)
     for handler in _HANDLERS:
         LOGGER.addHandler(handler)
-    for logger in (LOGGER, SAID, PROGRESS):
-        logger.disabled = (
-            False  # a logging configuration of another library silences every logger that is there already
-        )
+    for logger in (LOGGER, SAID, PROGRESS):  # another library's logging configuration may have silenced them
+        logger.disabled = False
     LOGGER.setLevel(min(handler.level for handler in _HANDLERS))
 
 
@@ -218,9 +216,8 @@ def fitted_table(
         table = Table(title=None if parts or not title else title)
         spare = width - 1 - sum(needs[place] + 3 for place in places)
         for place in places:
-            more = max(
-                0, min(spare, len(columns[place]) - needs[place])
-            )  # a header stays in one line where there is room
+            # a header stays in one line where there is room
+            more = max(0, min(spare, len(columns[place]) - needs[place]))
             spare -= more
             side: Literal["left", "right"] = "left" if place == 0 or columns[place] in left else "right"
             table.add_column(columns[place], justify=side, width=needs[place] + more)
@@ -249,12 +246,8 @@ def table(
     found = Table(title=escape(title) or None, caption=escape(caption) or None, caption_justify="left")
     for place, name in enumerate(columns):
         side: Literal["left", "right"] = "left" if place == 0 or name in left or "by layer" in name else "right"
-        words = [
-            word
-            for row in (rows if side == "left" else ())
-            if isinstance(row[place], str)
-            for word in row[place].split()
-        ]
+        texts = [row[place] for row in rows if side == "left" and isinstance(row[place], str)]
+        words = " ".join(texts).split()
         longest = min(max(map(len, words), default=0), 40)  # a word is not broken where there is room
         found.add_column(escape(name), justify=side, no_wrap=side == "right", min_width=longest)
     for row in rows:

@@ -58,21 +58,13 @@ def evaluate(
     if out is not None:
         check_output(out, FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
-    from vispco.core.schedule import Schedule  # noqa: PLC0415
     from vispco.cost.floor import raised_budgets  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.metrics import benchmark  # noqa: PLC0415
-    from vispco.metrics.benchmark_samples import (  # noqa: PLC0415
-        FIRST,
-        check_predictions_path,
-        prediction_files,
-        write_predictions,
-    )
+    from vispco.metrics import benchmark_samples as answers  # noqa: PLC0415
 
     if predictions is not None:
-        check_predictions_path(predictions)
-        check_output(predictions, *FIRST)
-
+        answers.check_predictions_path(predictions)
+        check_output(predictions, *answers.FIRST)
     pruned = pruning.spec()
     spec = EvaluatorSpec(
         model=model,
@@ -87,33 +79,28 @@ def evaluate(
     )
     with bar(f"{model.name}, {pruned.title}") as shown:
         evaluator = spec.build(progress=shown.tell)
-        for path in prediction_files(predictions, evaluator.samples).values() if predictions is not None else ():
-            check_output(path, *FIRST)
+        for path in answers.prediction_files(predictions, evaluator.samples).values() if predictions else ():
+            check_output(path, *answers.FIRST)
         pruner = pruned.resolve(evaluator.model)
         with raised_budgets() as raised:
             result = evaluator(None if pruned.unpruned else pruner)
     title = f"{model.name}, {pruned.title}" if pruned.fixed else f"{model.name}, {pruner.chain}, {pruned.title}"
     title += f", {spec.batch_size} a call" if pruned.usual_batch == 1 else ""
     unmet = [f"* The budget is not met. {raised[0]}"] if raised else []
-    skipped = {task: report.to_dict() for task, report in evaluator.skipped.items()}
     data = {
         "format": FORMAT,
         "model": model.name,
         **pruned.named(),
-        "scorer": str(pruner.chain),
-        "schedule": pruner.schedule.to_dict() if isinstance(pruner.schedule, Schedule) else None,
-        "split": None if spec.files else split,
-        "files": dict(spec.files),
-        "protocol": spec.protocol if spec.files else None,
-        "metrics": {name: spec.asking().metric(benchmark(name, own=True)) for name in spec.files},
+        **pruner.named(),
+        **spec.named(),
         **result.to_dict(),
-        "skipped": skipped,
+        "skipped": {task: report.to_dict() for task, report in evaluator.skipped.items()},
         "batch_size": spec.batch_size,
         "unmet": raised[0] if raised else None,
         "provenance": facts(evaluator.model.device),
     }
     if predictions is not None:
-        for path in write_predictions(predictions, evaluator.samples, result.details["predictions"]):
+        for path in answers.write_predictions(predictions, evaluator.samples, result.details["predictions"]):
             record_output(path)
     if out is not None:
         write_json(out, data)

@@ -42,16 +42,8 @@ from vispco.version import __version__
 FAILED, INTERRUPTED = 1, 130
 STOPPED = "Interrupted. What was finished is kept; run the same command again to continue."
 STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
-CONTINUES = (
-    "demo",
-    "recommend",
-    "search",
-    "sweep",
-    "compare",
-    "zoo",
-    "train",
-    "paper",
-)  # commands that keep their work
+# commands that keep their work
+CONTINUES = ("demo", "recommend", "search", "sweep", "compare", "zoo", "train", "paper")
 
 _NOTED: set[tuple[str, str]] = set()
 

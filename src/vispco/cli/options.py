@@ -24,6 +24,7 @@ Overwrite = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")]
 BatchSize = Annotated[int, typer.Option(min=1)]
 Rounds = Annotated[int, typer.Option(min=1, help="Timed rounds, after one that warms up.")]
+Host = Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")]
 Split = Annotated[str, typer.Option(help="Of synthetic tasks: test, calibration or train.")]
 
 
@@ -53,8 +54,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def run(**given: Any) -> None:
         for name, kind in groups.items():
-            names = {field.name: _option_name(kind, field.name) for field in fields(kind)}
-            given[name] = kind(**{field: given.pop(option) for field, option in names.items()})
+            renamed = getattr(kind, "OPTION_NAMES", {})
+            given[name] = kind(**{each.name: given.pop(renamed.get(each.name, each.name)) for each in fields(kind)})
             if hasattr(kind, "check"):
                 given[name].check()
         command(**given)
@@ -69,10 +70,6 @@ def _is_argument(parameter: Parameter) -> bool:
     return any(isinstance(each, ArgumentInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
 
 
-def _option_name(kind: type, field: str) -> str:
-    return str(getattr(kind, "OPTION_NAMES", {}).get(field, field))
-
-
 def _annotated(hint: Any, name: str, panel: str | None = None) -> Any:
     """The annotation of an option with its panel and completion; what several options share stays as it is."""
     notes = [copy(each) for each in getattr(hint, "__metadata__", ())]
@@ -85,10 +82,11 @@ def _annotated(hint: Any, name: str, panel: str | None = None) -> Any:
 
 def _parameters(kind: type) -> list[Parameter]:
     hints, panel = get_type_hints(kind, include_extras=True), getattr(kind, "PANEL", None)
+    renamed = getattr(kind, "OPTION_NAMES", {})
     found = []
     for each in fields(kind):
         default = Parameter.empty if each.default is MISSING else each.default
         hint = _annotated(hints[each.name], each.name, panel)
-        name = _option_name(kind, each.name)
+        name = renamed.get(each.name, each.name)
         found.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=hint))
     return found

@@ -27,12 +27,6 @@ def output_file(out: Path | None, runs: Sequence[Path | str], name: str, mark: s
     return path
 
 
-def beside_run(out: Path | None, runs: Sequence[str], alone: str, inside: str) -> Path:
-    """The file that was given; else INSIDE in the first of the runs that is a folder, else ALONE in the folder of runs."""
-    folder = next((Path(run) for run in runs if Path(run).is_dir()), None)
-    return out if out is not None else RUNS / alone if folder is None else folder / inside
-
-
 def tell_next(folder: Path, *commands: str) -> None:
     """Where the result is, and what to type next."""
     typer.echo(f"{folder} is ready. Next:")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import say
-from vispco.cli.options import spread
+from vispco.cli.options import Host, spread
 from vispco.models.model_source import model_names
 from vispco.models.model_spec import MODEL, ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budget
@@ -36,9 +36,7 @@ def play(
     *,
     pruning: _SliderPruner,
     max_new_tokens: Annotated[int, typer.Option(min=1, help="The longest answer.")] = 64,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
-        "127.0.0.1"
-    ),
+    host: Host = "127.0.0.1",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default: a free one from 7860 on.")] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
 ) -> None:

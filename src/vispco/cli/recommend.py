@@ -2,16 +2,16 @@
 
 import sys
 from contextlib import redirect_stdout
-from dataclasses import fields
-from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from vispco.cli.console import say, show
+from vispco.cli.config import facts
+from vispco.cli.console import draws_bars, say, show
 from vispco.cli.options import AsJson, Seed, spread
-from vispco.cli.search import search
+from vispco.cli.place import run_folder
+from vispco.cli.search import print_search
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
@@ -53,12 +53,13 @@ def recommend(
     """
     from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.cost import Budget  # noqa: PLC0415
-    from vispco.evaluation.frontier import Frontier  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.measured_planner import check_profile  # noqa: PLC0415
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
     from vispco.report import write  # noqa: PLC0415
     from vispco.report.recommendation import recommend as decide  # noqa: PLC0415
+    from vispco.report.search_job import SearchJob  # noqa: PLC0415
+    from vispco.search.search_options import SearchOptions  # noqa: PLC0415
 
     if (budget is None) == (loss is None):
         raise InvalidInputError(
@@ -66,39 +67,24 @@ def recommend(
         )
     folder = Path("runs") / f"{model.short_name}-recommend" if out is None else out
     check_writable(folder / NAME)
-    timed = budget is not None and Budget.of(budget).is_time
-    if timed:
+    if budget is not None and Budget.of(budget).is_time:
         check_profile(model.load()[0])  # told before minutes of searching
-    given = {"out": folder, "test": test, "seed": seed, "model": model.name, **_flat(model, calibration, asked)}
+    job = SearchJob(model=model, options=SearchOptions(seed=seed), calibration=calibration, tasks=asked, test=test)
+    searched = job.run(run_folder(folder), facts, show=draws_bars(), say=say)  # a finished one is not repeated
+    if searched is None:
+        return
     with redirect_stdout(sys.stderr):
-        search(**{**_defaults(search), **given})  # a finished one is not repeated
+        print_search(job, searched, folder)
     own = calibration.questions(asked, test, seed)
     found = own if own is not None else EvaluatorSpec(model=model, limit=test, **asked.spec()).samples()
     loaded, processor = model.load()
     samples = found.for_model(loaded, processor)
-    budgets = [float(point.provenance["budget"]) for point in Frontier.load(folder / "frontier.json").points]
+    budgets = [float(point.provenance["budget"]) for point in searched.frontier.points]
     told = decide(
         loaded, processor, samples, PrunerSpec.load(folder), budget=budget, loss=loss, searched=budgets, say=say
     )
     write_json(folder / NAME, {"format": "vispco-recommendation", "model": model.name, **told.to_dict()})
     page = write([folder], folder / "report.html")
     lines = [*told.lines(model.name, str(folder)), f"The page: {page}"]
-    show(
-        {"model": model.name, "run": str(folder), **told.to_dict(), "report": str(page)},
-        as_json=json,
-        table="\n".join(lines),
-    )
-
-
-def _defaults(command: Any) -> dict[str, Any]:
-    """What a command gets where a user types nothing."""
-    return {
-        each.name: each.default
-        for each in signature(command).parameters.values()
-        if each.default is not Parameter.empty
-    }
-
-
-def _flat(*groups: Any) -> dict[str, Any]:
-    """The options of dataclasses, as a command takes them."""
-    return {each.name: getattr(group, each.name) for group in groups for each in fields(group) if each.name != "name"}
+    data = {"model": model.name, "run": str(folder), **told.to_dict(), "report": str(page)}
+    show(data, as_json=json, table="\n".join(lines))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vispco.cli.config import facts
-from vispco.cli.console import draws_bars, fill_lines, fitted_table, is_first, say, show, table
+from vispco.cli.console import draws_bars, fill_lines, fitted_table, say, show, table
 from vispco.cli.options import AsJson, Overwrite, spread
 from vispco.cli.place import output_file, run_folder, tell_next
-from vispco.core.runs.files import read_json_object
 from vispco.core.runs.run_record import record_output
-from vispco.evaluation import task_spec
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import budget_option, one_budget
 from vispco.search.preset_options import PresetOptions
 from vispco.search.search_options import SearchOptions
+
+if TYPE_CHECKING:
+    from vispco.report.search_job import SearchedRun, SearchJob
 
 
 @spread
@@ -67,91 +67,45 @@ def search(
         _print_bill(model, json=json)
         return
     folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
-    from vispco.evaluation import Evaluation  # noqa: PLC0415
-    from vispco.evaluation.frontier_tables import (  # noqa: PLC0415
-        cheapest_near,
-        points_table,
-        search_verdict,
-        tasks_table,
-        verdict,
-    )
-    from vispco.evaluation.leaderboard import LeaderboardEntry  # noqa: PLC0415
-    from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
-    from vispco.report.examples import add_examples, of_each_task  # noqa: PLC0415
-    from vispco.search.run_search import search as run  # noqa: PLC0415
-    from vispco.timing.prediction import fraction_at_size  # noqa: PLC0415
-    from vispco.timing.search_times import TIMES, time_budgets, time_line, with_times  # noqa: PLC0415
+    from vispco.report.search_job import SearchJob  # noqa: PLC0415
 
-    settings.resolve(
-        None, options.kernel, samples=1
-    )  # a wrong name is refused before a model is loaded, here and below
-    spec, named = options.spec(model), asked.spec()
-    own = calibration.questions(asked, test, options.seed)
-    named = named if own is None else {"files": {own[0].task: str(calibration.data)}}
-    test_spec = EvaluatorSpec(model=model, limit=test, seed=options.seed if named.get("files") else 0, **named)
-    questions = test_spec.samples() if own is None else own
-    loaded, processor = model.load()
-    samples, about = calibration.load(
-        asked,
-        processor,
-        seed=options.seed,
-        model=loaded,
-        per_task=task_spec.PER_TASK_JOINT if spec.mode == "joint" else task_spec.PER_TASK,
-        held_out=own,
-        say=say,
+    job = SearchJob(
+        model=model,
+        options=options,
+        calibration=calibration,
+        tasks=asked,
+        settings=settings,
+        test=test,
+        examples=examples,
+        memory=memory,
     )
-    row, effort = settings.resolve(loaded.config, options.kernel, len(samples))
-    questions = questions.for_model(loaded, processor)
-    task_spec.tell_skipped(questions.skipped, say)
-    fractions = spec.budgets if spec.whole else options.fractions(fraction_at_size(loaded, processor, samples, say))
-    batch = max(effort.batch_size, spec.effort.batch_size) if spec.chains else effort.batch_size
-    tasks = task_spec.describe_tasks(test_spec, questions)
-    about_run = facts(loaded.device)
-    with folder.held():
-        frontier = run(
-            loaded,
-            processor,
-            samples,
-            spec=replace(spec, budgets=fractions, preset=row, effort=replace(effort, batch_size=batch)),
-            directory=folder,
-            test=questions,
-            facts={**about_run, "model": model.name, "data": about, "tasks": tasks},
-            memory=None if memory is None else round(memory * 2**30),
-            show=draws_bars(),
-            say=say,
-        )
-        if not is_first():
-            return
-        task_spec.write_areas(folder, about)
-        if examples:
-            say(f"examples for the page: {examples}")
-            add_examples(loaded, processor, of_each_task(questions, examples), folder, say)
-        unpruned = Evaluation.from_dict(read_json_object(folder.path / "unpruned.json", what="unpruned evaluation"))
-        LeaderboardEntry.of_search(model.name, options.title, frontier, unpruned, about_run).write(folder)
-        say("time to the first token, unpruned and at each budget")
-        timed = time_budgets(loaded, processor, questions, PrunerSpec.load(folder.path), frontier)
-        measured = [row.to_dict() for row in timed]
-        folder.write_json(TIMES, {"rows": measured, "batch_size": 1})
-        folder.finish()
-    columns, cells = with_times(points_table(frontier, options.cost), timed)
-    shown = None if json else table(columns, cells, f"{model.name}: {folder.path}", caption=time_line(timed))
-    show({**frontier.to_dict(), "out": str(folder.path), "timing": measured}, as_json=json, table=shown)
-    if not json:
-        show(
-            {}, as_json=False, table=fitted_table(*tasks_table(frontier, unpruned), "accuracy by task, at each budget")
-        )
-        typer.echo(fill_lines(verdict(frontier, unpruned, options.cost), sys.stdout))
-        for line in search_verdict(frontier).splitlines():
-            typer.echo(fill_lines(line, sys.stdout))
-        best = cheapest_near(frontier, unpruned.accuracy, options.cost)  # the budget that the verdict is about
-        middle = fractions[len(fractions) // 2] if best is None else best.provenance["budget"]
-        asked_for = dict(zip(fractions, spec.whole, strict=False)).get(middle, f"{middle:g}")
-        tell_next(
-            folder.path,
-            f"vispco evaluate {model.name} --pruner {folder.path} --budget {asked_for}",
-            f"vispco report {folder.path}",
-        )
+    found = job.run(folder, facts, show=draws_bars(), say=say)
+    if found is not None:
+        print_search(job, found, folder.path, json=json)
+
+
+def print_search(job: SearchJob, found: SearchedRun, folder: Path, *, json: bool = False) -> None:
+    """The points of the frontier, their accuracy by task, a verdict, and what to type next."""
+    from vispco.evaluation import frontier_tables as tables  # noqa: PLC0415
+    from vispco.timing.search_times import time_line, with_times  # noqa: PLC0415
+
+    frontier, unpruned, name, cost = found.frontier, found.unpruned, job.model.name, job.options.cost
+    if json:
+        times = [row.to_dict() for row in found.times]
+        show({**frontier.to_dict(), "out": str(folder), "timing": times}, as_json=True, table=None)
+        return
+    columns, cells = with_times(tables.points_table(frontier, cost), found.times)
+    points = table(columns, cells, f"{name}: {folder}", caption=time_line(found.times))
+    tasks = fitted_table(*tables.tasks_table(frontier, unpruned), "accuracy by task, at each budget")
+    show({}, as_json=False, table=[points, tasks])
+    for line in (tables.verdict(frontier, unpruned, cost), *tables.search_verdict(frontier).splitlines()):
+        typer.echo(fill_lines(line, sys.stdout))
+    best = tables.cheapest_near(frontier, unpruned.accuracy, cost)  # the budget that the verdict is about
+    budgets = list(found.budgets)
+    chosen = budgets[len(budgets) // 2] if best is None else best.provenance["budget"]
+    budget = found.budgets.get(chosen, f"{chosen:g}")
+    evaluate = f"vispco evaluate {name} --pruner {folder} --budget {budget}"
+    tell_next(folder, evaluate, f"vispco report {folder}")
 
 
 def _print_bill(model: ModelSpec, *, json: bool) -> None:
@@ -201,20 +155,17 @@ def export(
     if target is not None:
         _print_engine_flags(run, fraction, target, out, json=json)
         return
-    path = (
-        output_file(out, [run], f"pruner-{fraction:g}.json", "vispco-pruner")
-        if out is None or out.suffix == ".json"
-        else out
-    )
+    alone = out is None or out.suffix == ".json"  # one static schedule, not all that was found
+    path = output_file(out, [run], f"pruner-{fraction:g}.json", "vispco-pruner") if out is None or alone else out
     from vispco.pruner.pruner_spec import PrunerSpec  # noqa: PLC0415
     from vispco.pruner.saved_pruners import check_export  # noqa: PLC0415
 
-    if path.suffix != ".json":
+    if not alone:
         check_export(path)
     found = PrunerSpec.load(run)
-    spec = found.static(fraction) if path.suffix == ".json" else found.at(fraction)
+    spec = found.static(fraction) if alone else found.at(fraction)
     spec.save(path)
-    if path.suffix == ".json":
+    if alone:
         record_output(path)
     show(spec.to_dict(), as_json=json, table=f"{path}: {spec.chain}, {spec.kind}, {fraction:.0%} of the FLOPs")
 

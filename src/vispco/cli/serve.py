@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.console import say
-from vispco.cli.options import spread
+from vispco.cli.options import Host, spread
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions, budget_option
@@ -33,9 +33,7 @@ def serve(
     model: ModelSpec,
     *,
     pruning: _ServedPruner,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 is every network of this machine.")] = (
-        "127.0.0.1"
-    ),
+    host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     key: Annotated[
         str | None, typer.Option(envvar="VISPCO_API_KEY", help="Requests must carry this key (api_key of a client).")

@@ -1,6 +1,5 @@
 """`vispco zoo`: the shipped models, and how to make them again."""
 
-import json
 import time
 from pathlib import Path
 from typing import Annotated
@@ -28,29 +27,11 @@ def list_models(*, as_json: AsJson = False) -> None:
     """
     from vispco.models import shipped, smol  # noqa: PLC0415
 
-    cards, rows = [], []
+    cards = {name: shipped.card(name) for name in (*shipped.names(), smol.NAME)}
     columns = ("model", "parameters", "visual tokens", "accuracy", "worst task", "blank", "class")
-    for name in (*shipped.names(), smol.NAME):
-        file = shipped.WEIGHTS / name / shipped.CARD
-        if not file.exists():
-            rows.append((name, "not shipped", "", "", "", "", ""))
-            continue
-        card = json.loads(file.read_text())
-        cards.append({key: value for key, value in card.items() if key not in ("curve", "sha256")})
-        scores = {task: score for task, score in card["accuracy"].items() if task != "average"}
-        worst = min(scores, key=lambda task: scores[task])
-        rows.append(
-            (
-                name,
-                f"{card['parameters']:,}",
-                card["visual_tokens"],
-                f"{card['accuracy']['average']:.1%}",
-                f"{worst} {scores[worst]:.1%}",
-                f"{card['blank']['average']:.1%}",
-                card["architecture"],
-            )
-        )
-    show(cards, as_json=as_json, table=None if as_json else fitted_table(columns, rows, left=("model", "class")))
+    rows = [(name, *cells) for name, (_, cells) in cards.items()]
+    shown = None if as_json else fitted_table(columns, rows, left=("model", "class"))
+    show([facts for facts, _ in cards.values() if facts is not None], as_json=as_json, table=shown)
 
 
 @app.command("get")

@@ -44,7 +44,7 @@ class CutLayout(TokenLayout):
             )
         parts = np.split(np.zeros_like(passed) if spent is None else spent, np.cumsum(whole.num_visual)[:-1])
         took = np.array([part.sum() for part in parts], dtype=np.int64)
-        given = {each.name: getattr(whole, each.name) for each in fields(whole)}
+        given = {each.name: getattr(whole, each.name) for each in fields(whole) if each.init}
         maps = {"visual_map": left, "real_map": whole.real_map & ~gone, "known": {}}
         return cls(**{**given, **maps}, uncut=whole, passed=blocks, spent=took)
 

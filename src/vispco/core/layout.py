@@ -22,6 +22,7 @@ ImageSizes: TypeAlias = tuple[tuple[int, int, int], ...]
 Array: TypeAlias = np.ndarray[Any, Any]
 T = TypeVar("T")
 _REMEMBERED, SMALL = 64, 1 << 13  # the number of cached layouts, and the largest one in tokens
+_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}  # what follows from the maps of a layout, by the maps
 
 
 class _Shared(Generic[T]):
@@ -73,6 +74,34 @@ class TokenLayout:
     pixels: float = 1.0
     gone: ClassVar[Tensor | None] = None  # tokens that have left inside the vision tower, bool [B, N]
 
+    # What follows from the maps, on the host:
+    batch_size: int = field(init=False)
+    length: int = field(init=False)
+    has_visual: bool = field(init=False)
+    num_visual: tuple[int, ...] = field(init=False)  # visual tokens of each sample
+    num_text: tuple[int, ...] = field(init=False)  # text tokens of each sample; padding is neither
+    num_prompt: tuple[int, ...] = field(init=False)  # text tokens up to the query, without an answer behind it
+    num_instruction: tuple[int, ...] = field(init=False)  # those of them that can see a visual token
+    num_read: tuple[int, ...] = field(init=False)  # visual tokens of each sample whose output is read
+    prompt_map: Array = field(init=False, repr=False)  # text up to the query: bool [B, N]
+    instruction_map: Array = field(init=False, repr=False)  # that which can see a visual token: bool [B, N]
+    slots: Array = field(init=False, repr=False)  # `visual_index`
+
+    def __post_init__(self) -> None:
+        batch, length = self.visual_map.shape
+        text = self.real_map & ~self.visual_map
+        prompt = text & (np.arange(length) <= self.query_at[:, None])
+        instruction = prompt & np.logical_or.accumulate(self.visual_map, axis=1)
+        read = np.zeros_like(text) if self.read_map is None else self.read_map
+        maps = {"visual": self.visual_map, "text": text, "prompt": prompt, "instruction": instruction, "read": read}
+        for name, marked in maps.items():
+            object.__setattr__(self, f"num_{name}", tuple(marked.sum(axis=1).tolist()))
+        found: dict[str, Any] = {"batch_size": int(batch), "length": int(length), "has_visual": any(self.num_visual)}
+        found |= {"prompt_map": prompt, "instruction_map": instruction}
+        found["slots"] = packed(self.visual_map, max(self.num_visual, default=0))
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
     @classmethod
     def build(
         cls,
@@ -109,26 +138,14 @@ class TokenLayout:
         needed[rows, query] = needed[rows, last] = True
         needed &= visible
         stays = needed if needed.any() else None
-        alike = pixels == 1.0 and visible.size <= SMALL
-        known = _known_of(visible, there, query, stays, visual.device) if alike else {}
+        known: dict[str, Any] = {}
+        if pixels == 1.0 and visible.size <= SMALL:
+            maps_of = (visible, there, query) if stays is None else (visible, there, query, stays)
+            key = (*(each.tobytes() for each in maps_of), visual.device)
+            if key not in _KNOWN and len(_KNOWN) >= _REMEMBERED:
+                _KNOWN.clear()
+            known = _KNOWN.setdefault(key, {})
         return cls(visible, there, query, visual.device, image_sizes, stays, known, tower, unshrunk, pixels)
-
-    @property
-    def batch_size(self) -> int:
-        return int(self.visual_map.shape[0])
-
-    @property
-    def length(self) -> int:
-        return int(self.visual_map.shape[1])
-
-    @property
-    def has_visual(self) -> bool:
-        return any(self.num_visual)
-
-    @_Shared
-    def num_visual(self) -> tuple[int, ...]:
-        """Visual tokens of each sample."""
-        return tuple(self.visual_map.sum(axis=1).tolist())
 
     @property
     def whole(self) -> TokenLayout:
@@ -138,26 +155,6 @@ class TokenLayout:
     def in_whole(self, slots: Tensor) -> Tensor:
         """What is known of visual slots, bool [B, V], at the slots of `whole`; False for those that have left."""
         return slots
-
-    @_Shared
-    def num_text(self) -> tuple[int, ...]:
-        """Text tokens of each sample; padding is neither."""
-        return tuple((self.real_map & ~self.visual_map).sum(axis=1).tolist())
-
-    @_Shared
-    def num_prompt(self) -> tuple[int, ...]:
-        """Text tokens up to the query: without an answer that stands behind it."""
-        return tuple(self.prompt_map.sum(axis=1).tolist())
-
-    @_Shared
-    def num_instruction(self) -> tuple[int, ...]:
-        """Instruction tokens of each sample that can see a visual token."""
-        return tuple(self._instruction_map.sum(axis=1).tolist())
-
-    @_Shared
-    def num_read(self) -> tuple[int, ...]:
-        """Visual tokens of each sample that never leave, because their output is read."""
-        return (0,) * self.batch_size if self.read_map is None else tuple(self.read_map.sum(axis=1).tolist())
 
     @_Shared
     def prompt_sizes(self) -> Array:
@@ -174,15 +171,6 @@ class TokenLayout:
         if self.read_map is None:
             return None
         return self.on_device(np.take_along_axis(np.pad(self.read_map, ((0, 0), (0, 1))), self.slots, axis=1))
-
-    @_Shared
-    def prompt_map(self) -> Array:
-        """Text up to the query: bool [B, N] on the host."""
-        return self.real_map & ~self.visual_map & (np.arange(self.length) <= self.query_at[:, None])
-
-    @_Shared
-    def _instruction_map(self) -> Array:
-        return self.prompt_map & np.logical_or.accumulate(self.visual_map, axis=1)
 
     # bool [B, N]: image and video placeholders, and everything but padding
     visual = _tensor(lambda layout: layout.visual_map)
@@ -204,11 +192,6 @@ class TokenLayout:
         return bool((self.query_at == self.length - 1).all())
 
     @_Shared
-    def slots(self) -> Array:
-        """`visual_index` on the host."""
-        return packed(self.visual_map, max(self.num_visual, default=0))
-
-    @_Shared
     def visual_shares(self) -> Tensor:
         """1 / N_v in the slots of each sample, 0 in empty ones: float32 [B, V]; the weights of a mean."""
         filled = self.slots < self.length
@@ -228,7 +211,7 @@ class TokenLayout:
 
         Where a sample has none (no text after its picture), its last instruction token stands in.
         """
-        index = packed(self._instruction_map, max(*self.num_instruction, 1))
+        index = packed(self.instruction_map, max(*self.num_instruction, 1))
         index[:, 0] = np.where(index[:, 0] == self.length, self.query_at, index[:, 0])
         return self.on_device(index)
 
@@ -333,16 +316,6 @@ class TokenLayout:
         """A host array as a tensor beside the model's inputs."""
         with torch.inference_mode(mode=False):  # it may outlive the pass, and meet a gradient later
             return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
-
-
-_KNOWN: dict[tuple[Any, ...], dict[str, Any]] = {}
-
-
-def _known_of(visible: Array, there: Array, query: Array, read: Array | None, device: Any) -> dict[str, Any]:
-    key = (visible.tobytes(), there.tobytes(), query.tobytes(), None if read is None else read.tobytes(), device)
-    if key not in _KNOWN and len(_KNOWN) >= _REMEMBERED:
-        _KNOWN.clear()
-    return _KNOWN.setdefault(key, {})
 
 
 def forget_layouts() -> None:

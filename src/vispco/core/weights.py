@@ -26,30 +26,28 @@ def check_weights(folder: Path) -> None:
     for file in sorted(folder.iterdir()):
         if file.exists() and not file.is_file() and not file.is_dir():  # a pipe would never end
             raise DamagedFileError(f"{file} is not a regular file, so the model in {folder} is not opened. Remove it.")
-    _check_parts(folder)
+    for index in sorted(folder.glob("*.safetensors.index.json")):  # what it names elsewhere would be read from there
+        found = read_json_object(index, what="index of the weights", remedy=_RESTORE).get("weight_map")
+        for name in sorted(set(map(str, found.values())) if isinstance(found, dict) else {""}):
+            if name != Path(name).name or not (folder / name).is_file():
+                raise DamagedFileError(f"{index} names weights in {name!r}, which is no file of {folder}. {_RESTORE}")
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with safe_open(file, "pt"):
                 pass
         except (SafetensorError, OSError) as error:
             raise DamagedFileError(f"{file} is damaged ({error}). {_RESTORE}") from error
-    for name, expected in _checksums(folder / _CARD).items():
+    try:
+        checksums = json.loads((folder / _CARD).read_text(encoding="utf-8")).get("sha256")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return  # without a card there is nothing to compare with
+    for name, expected in checksums.items() if isinstance(checksums, dict) else ():
         file = folder / name
         if file.suffix == ".safetensors" and file.is_file() and digest_file(file) != expected:
             raise DamagedFileError(
                 f"{file} is damaged: its checksum is not the one in {folder / _CARD}. {_RESTORE} "
                 "If it was changed on purpose, delete that card."
             )
-
-
-def _check_parts(folder: Path) -> None:
-    """Raise if an index of weights names a file that is not in the folder: it would be read from wherever that is."""
-    for index in sorted(folder.glob("*.safetensors.index.json")):
-        found = read_json_object(index, what="index of the weights", remedy=_RESTORE).get("weight_map")
-        names = set(map(str, found.values())) if isinstance(found, dict) else {""}
-        for name in sorted(names):
-            if name != Path(name).name or not (folder / name).is_file():
-                raise DamagedFileError(f"{index} names weights in {name!r}, which is no file of {folder}. {_RESTORE}")
 
 
 def pickle_problem(folder: Path) -> str | None:
@@ -75,14 +73,6 @@ def json_problem(folder: Path) -> str | None:
         except (OSError, ValueError, RecursionError) as error:
             return f"{file} is damaged ({error}). {_RESTORE}"
     return None
-
-
-def _checksums(card: Path) -> dict[str, str]:
-    try:
-        found = json.loads(card.read_text(encoding="utf-8")).get("sha256")
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

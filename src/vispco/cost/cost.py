@@ -27,6 +27,10 @@ class Cost(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str] = "FLOPs"
+    least_saving: ClassVar[float] = 0.0
+    """The fraction of the unpruned price that a second or later drop must save to be made. For costs that do not see what a
+    drop itself takes.
+    """
 
     dimensions: Dimensions
 
@@ -80,13 +84,6 @@ class Cost(ABC):
             return price
         rows = as_array(counts.expand(*price.shape, counts.shape[-1]).reshape(-1, counts.shape[-1]))
         return torch.from_numpy(np.asarray(pricing.bill(rows))).reshape(price.shape)
-
-    @property
-    def least_saving(self) -> float:
-        """The fraction of the unpruned price that a second or later drop must save to be made. For costs that do not see what
-        a drop itself takes.
-        """
-        return 0.0
 
     @property
     def num_layers(self) -> int:

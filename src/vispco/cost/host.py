@@ -7,7 +7,7 @@ layer; so none is used here beside those of a cost that a user wrote.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,74 +25,48 @@ AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
 MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
 
 
-@dataclass(frozen=True, eq=False)
 class HostPricing:
-    """A cost and the samples [n] that it prices, as numpy arrays. Budgets are fractions [n] of the unpruned price."""
+    """A cost and the samples [n] that it prices, as numpy arrays. Budgets are fractions [n] of the unpruned price.
 
-    cost: Cost
-    workload: Workload  # of one dimension
-    paid: Array | None = None
-    """bool [n, L], the layers before which a choice is paid for, besides the tokens; None: tokens alone."""
+    workload: of one dimension. paid: bool [n, L], the layers before which a choice is paid for, besides the tokens; None: tokens
+    alone (`paying`). choices: their price as a polynomial of the counts; None if they cost nothing.
+    text, visual, read, asked: tokens of each sample [n]: text, visual ones, those of them that never leave, text that scorers
+    read. planning: FLOPs of the plan itself [n]. charges: whether anything is paid besides tokens.
+    whole, least: the largest counts, and the smallest: all tokens before the first layer that may be pruned, behind it those that
+    are read; [n, L].
+    """
 
-    @cached_property
-    def text(self) -> Array:
-        return self.workload.num_text.numpy()
-
-    @cached_property
-    def visual(self) -> Array:
-        return self.workload.num_visual.numpy()
-
-    @cached_property
-    def read(self) -> Array:
-        """Visual tokens that never leave: [n]."""
-        if self.workload.num_read is NONE:
-            return np.zeros_like(self.visual)
-        found: Array = np.minimum(np.broadcast_to(self.workload.num_read.numpy(), self.visual.shape), self.visual)
-        return found
-
-    @cached_property
-    def asked(self) -> Array:
-        """Text tokens that scorers read: [n]."""
-        work = self.workload
-        given = self.text if work.num_instruction is None else work.num_instruction.numpy()
-        return np.broadcast_to(given, self.visual.shape)
-
-    @cached_property
-    def planning(self) -> Array:
-        """FLOPs of the plan itself: [n]."""
-        given = self.workload.planning_flops
-        return np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), self.visual.shape)
-
-    @cached_property
-    def charges(self) -> bool:
-        """Whether anything is paid besides tokens."""
-        scored = self.workload.scoring is not None or bool(self.planning.any())
-        return bool(self.cost.drop_price) or (scored and bool(self.cost.flop_price))
-
-    def under(self, workload: Workload, choices: Array | None = None) -> HostPricing:
-        """The same samples under a workload with other scoring and other places of choices; choices: see `paid`."""
-        made = HostPricing(self.cost, workload, choices)
-        made.__dict__.update({name: getattr(self, name) for name in ("text", "visual", "read", "asked", "planning")})
-        return made
+    def __init__(self, cost: Cost, workload: Workload, same: HostPricing | None = None) -> None:
+        """same: of the same samples, whose arrays are used again."""
+        self.cost, self.workload, self.first = cost, workload, workload.earliest_layer
+        self.paid: Array | None = None
+        self.choices: ChoicePrice | None = None
+        self.text: Array = workload.num_text.numpy() if same is None else same.text
+        self.visual: Array = workload.num_visual.numpy() if same is None else same.visual
+        if same is None:
+            shape, asked = self.visual.shape, workload.num_instruction
+            read, planning = (
+                np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), shape)
+                for given in (workload.num_read, workload.planning_flops)
+            )
+            self.read: Array = np.minimum(read, self.visual)
+            self.planning: Array = planning
+            self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
+        else:
+            self.read, self.planning, self.asked = same.read, same.planning, same.asked
+        scored = workload.scoring is not None or bool(self.planning.any())
+        self.charges = bool(cost.drop_price) or (scored and bool(cost.flop_price))
+        self.networks = workload.networks(cost.num_layers)
+        self.whole: Array = np.repeat(self.visual[:, None], cost.num_layers, axis=1)
+        self.least: Array = np.repeat(self.read[:, None], cost.num_layers, axis=1)
+        self.least[:, : self.first] = self.visual[:, None]
 
     def paying(self, choices: Array) -> HostPricing:
         """The same samples where choices before these layers are paid for: bool [n, L]."""
-        made = self.under(self.workload, choices)
-        made.__dict__.update({name: getattr(self, name) for name in ("charges", "full", "divisor", "networks")})
+        made = copy(self)
+        made.full = self.full  # computed once for all
+        made.paid, made.choices = choices, ChoicePrice.of(self, choices) if self.charges else None
         return made
-
-    @cached_property
-    def choices(self) -> ChoicePrice | None:
-        """The price of choices as a polynomial of the counts; None if they cost nothing."""
-        return None if self.paid is None or not self.charges else ChoicePrice.of(self, self.paid)
-
-    @cached_property
-    def networks(self) -> tuple[int, ...]:
-        return self.workload.networks(self.cost.num_layers)
-
-    @property
-    def first(self) -> int:
-        return self.workload.earliest_layer
 
     def price(self, counts: Array) -> Array:
         """Of whole tokens [..., n, L], and of the choices that are paid for: [..., n]."""
@@ -122,18 +96,6 @@ class HostPricing:
     def lowest(self) -> Array:
         """The floor as a fraction of the unpruned price: the bill of the fewest tokens, or of all if that is less: [n]."""
         return np.minimum(self.bill(self.least), self.bill(self.whole)) / self.divisor
-
-    @property
-    def whole(self) -> Array:
-        """The largest counts: [n, L]."""
-        return np.repeat(self.visual[:, None], self.cost.num_layers, axis=1)
-
-    @property
-    def least(self) -> Array:
-        """The smallest counts: all tokens before the first layer that may be pruned, behind it those that are read: [n, L]."""
-        found = np.repeat(self.read[:, None], self.cost.num_layers, axis=1)
-        found[:, : self.first] = self.visual[:, None]
-        return found
 
     def fits(self, counts: Array, budget: Array) -> Array:
         """Whether whole tokens [..., n, L] cost at most the budget [n]."""
@@ -192,16 +154,11 @@ class HostPricing:
             lowered = np.maximum(self.cost.host_stairs(counts + text) - text, 0)
             counts = np.minimum.accumulate(np.where(counts < self.visual[:, None], lowered, counts), axis=1)
         elif fill:
-            counts = self._filled(counts, budget)
+            # as many as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back
+            before = counts - 1
+            while (counts != before).any():
+                before, counts = counts, self.paying(self.falls(counts)).fill(counts, budget, ALL)
         return np.where(unpruned[:, None], self.whole, counts)
-
-    def _filled(self, counts: Array, budget: Array) -> Array:
-        """As many tokens as the bill allows, on the plateaus there are; one that closes a gap has its choice paid back."""
-        while True:
-            more = self.paying(self.falls(counts)).fill(counts, budget, ALL)
-            if (more == counts).all():
-                return more
-            counts = more
 
     def falls_of(self, curve: Array) -> Array:
         """Before which layers a curve [n, L] makes a choice, in whole tokens: bool [n, L]."""
@@ -243,9 +200,8 @@ class HostPricing:
         layers = np.arange(counts.shape[1])
         falls = np.diff(counts, axis=1, prepend=self.visual[:, None]) < 0  # [n, L]
         for layer in np.flatnonzero(falls.any(axis=0))[::-1].tolist():
-            begin = np.where(falls & (layers < layer), layers, -1).max(
-                axis=1
-            )  # of the plateau before; -1 if it is whole
+            # of the plateau before; -1 if it is whole
+            begin = np.where(falls & (layers < layer), layers, -1).max(axis=1)
             behind = np.where(falls & (layers > layer), layers, len(layers)).min(axis=1)
             this = (layers >= layer) & (layers < behind[:, None])
             before = counts[:, layer - 1]
@@ -281,8 +237,8 @@ class HostPricing:
         return found
 
     def _rows(self, rows: slice) -> HostPricing:
-        paid = None if self.paid is None else self.paid[rows]
-        return HostPricing(self.cost, self.workload.each(lambda numbers: numbers[rows]), paid)
+        part = HostPricing(self.cost, self.workload.each(lambda numbers: numbers[rows]))
+        return part if self.paid is None else part.paying(self.paid[rows])
 
     def fill(self, counts: Array, budget: Array, most: int) -> Array:
         """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [n, L].

@@ -31,14 +31,12 @@ class PolynomialCost(Cost):
     Embedding and output head are the same for every schedule and are left out, as in the paper.
     """
 
+    least_saving: ClassVar[float] = LEAST_SAVING
+
     @property
     @abstractmethod
     def layer_flops(self) -> tuple[int, int, int]:
         """FLOPs of one layer: of attention per token and per pair of tokens, and of the feed-forward network per token."""
-
-    @property
-    def least_saving(self) -> float:
-        return LEAST_SAVING
 
     @property
     def sizes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -70,7 +70,9 @@ class ArgumentCutter:
             return {**arguments, "attention_mask": self._cut_columns(mask, held)}
         if self.layers.attentions[layer] is None:
             return {**self._cut_values(arguments), "attention_mask": self._flat_mask(mask)}
-        coming = self._on(_device_of(arguments, self.device))
+        rotary: Any = arguments.get("position_embeddings")  # they lie where the layer runs
+        first = rotary[0] if type(rotary) in (tuple, list) else rotary
+        coming = self._on(getattr(first, "device", self.device))
         if cache is not None:
             held = track(cache, layer, coming)
             held.expected = True
@@ -238,11 +240,3 @@ class ArgumentCutter:
             known = self._done[key] = (compute(), about)
         found: T = known[0]
         return found
-
-
-def _device_of(arguments: Arguments, default: torch.device) -> torch.device:
-    """Where a layer runs, as its rotary embeddings say."""
-    rotary: Any = arguments.get("position_embeddings")
-    first = rotary[0] if type(rotary) in (tuple, list) else rotary
-    found: torch.device = getattr(first, "device", default)
-    return found

@@ -36,9 +36,12 @@ class OwnFunction:
     is_flash: bool
 
     @classmethod
-    def of(cls, module: nn.Module) -> OwnFunction:
-        name = implementation_of(module)
-        return cls(own_function(module, name), name in FLASH)
+    def of(cls, module: nn.Module, name: str) -> OwnFunction:
+        """The function of a name, as the module would look it up."""
+        home: Any = sys.modules[type(module).__module__]
+        if name == "eager":
+            return cls(home.eager_attention_forward, is_flash=False)
+        return cls(getattr(home, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)[name], name in FLASH)
 
 
 @dataclass(eq=False)
@@ -86,7 +89,7 @@ class AttentionCall:
 
     def run(self) -> Attended:
         """The model's own attention function on this call."""
-        own = self.own or OwnFunction.of(self.module)
+        own = self.own or OwnFunction.of(self.module, implementation_of(self.module))
         module: Any = self.module
         if own.is_flash:
             module = _WithOwnName(self.module)  # flash attention reads the implementation's name from the config
@@ -114,10 +117,11 @@ class TappedConfig:
     plain: Any
     dense: bool
     taps: list[tuple[AttentionTap, int]]
-    _own: tuple[str, OwnFunction] | None
+    own: tuple[str, OwnFunction] | None
+    """The name of the function that the module runs without a tap, and the function, once it was called."""
 
     def __init__(self, config: Any, *, dense: bool = False) -> None:
-        vars(self).update(plain=config, dense=dense, taps=[], _own=None)
+        vars(self).update(plain=config, dense=dense, taps=[], own=None)
 
     @property
     def own_name(self) -> str:
@@ -126,15 +130,15 @@ class TappedConfig:
 
     @property
     def _attn_implementation(self) -> str:
-        return tapped_name(self.own_name)
-
-    def own_of(self, module: nn.Module) -> OwnFunction:
-        """The function that the module runs without a tap. Its name may be changed while taps are on it."""
-        name = self.own_name
-        if self._own is None or self._own[0] != name:
-            vars(self)["_own"] = (name, OwnFunction(own_function(module, name), name in FLASH))
-        assert self._own is not None  # noqa: S101 - set above
-        return self._own[1]
+        """The name under which `attend` is registered over the module's own function, registered now if it is not."""
+        own = self.own_name
+        if own.startswith(PREFIX):
+            return own
+        name = PREFIX + own
+        if name not in ALL_ATTENTION_FUNCTIONS:
+            AttentionMaskInterface.register(name, eager_mask if own == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[own])
+            AttentionInterface.register(name, attend)
+        return name
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
         """Of a whole model's config: the view of the language model's part."""
@@ -171,10 +175,11 @@ class AttentionTap:
 
     def install(self) -> None:
         with _LOCK:
-            for index, module in self.modules.items():
-                _view_of(module, dense=bool(self.dense_for)).taps.append((self, index))
-            for module in self.dense_for:
-                _view_of(module, dense=True).taps.append((self, -1))
+            for index, module in (*self.modules.items(), *((-1, module) for module in self.dense_for)):
+                view = module.__dict__["config"]
+                if not isinstance(view, TappedConfig):
+                    view = module.__dict__["config"] = TappedConfig(view, dense=bool(self.dense_for))
+                view.taps.append((self, index))
 
     def remove(self) -> None:
         """Safe in any state."""
@@ -190,14 +195,6 @@ class AttentionTap:
 _LOCK = threading.Lock()
 
 
-def _view_of(module: nn.Module, *, dense: bool) -> TappedConfig:
-    """The view that a module has of its config, made now if it has none."""
-    config = module.__dict__["config"]
-    if not isinstance(config, TappedConfig):
-        config = module.__dict__["config"] = TappedConfig(config, dense=dense)
-    return config
-
-
 def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> Attended:
@@ -206,7 +203,11 @@ def attend(
     if not isinstance(config, TappedConfig) or not config.taps:
         return AttentionCall(module, query, key, value, attention_mask, options).run()
     tap, index = config.taps[-1]
-    own = config.own_of(module)
+    name = config.own_name  # it may be changed while taps are on the module
+    known = config.own
+    if known is None or known[0] != name:
+        known = vars(config)["own"] = (name, OwnFunction.of(module, name))
+    own = known[1]
     if not own.is_flash and not tap.wants(index):
         return own.function(module, query, key, value, attention_mask, **options)
     return tap.handler(index, AttentionCall(module, query, key, value, attention_mask, options, own))
@@ -264,27 +265,6 @@ def check_flash_window(config: Any, length: int) -> None:
 def implementation_of(module: Any) -> str:
     """The name of the attention function that a module, or a model, runs without a tap."""
     return str(module.config._attn_implementation).removeprefix(PREFIX)  # noqa: SLF001
-
-
-def own_function(module: nn.Module, name: str) -> Callable[..., Attended]:
-    """The attention function of a name, as a module would look it up."""
-    if name == "eager":
-        own: Any = sys.modules[type(module).__module__].eager_attention_forward
-        return own  # type: ignore[no-any-return]
-    local: Any = getattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)
-    return local[name]  # type: ignore[no-any-return]
-
-
-def tapped_name(implementation: str) -> str:
-    """The registered name of `attend` over a model's own implementation."""
-    if implementation.startswith(PREFIX):
-        return implementation
-    name = PREFIX + implementation
-    if name not in ALL_ATTENTION_FUNCTIONS:
-        masks = eager_mask if implementation == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[implementation]
-        AttentionMaskInterface.register(name, masks)
-        AttentionInterface.register(name, attend)
-    return name
 
 
 class _WithOwnName:

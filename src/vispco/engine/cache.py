@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from vispco.core.errors import PrunerStateError, UnsupportedModelError
 from vispco.engine.kept import KeptTokens, SlotNotes
@@ -182,16 +182,6 @@ def check_cache(cache: Any) -> None:
         raise UnsupportedModelError(
             f"The cache makes layers of type {replicate.__name__}; pruning needs DynamicCache, the default."
         )
-
-
-def check_own_cache(config: Any) -> None:
-    """Refuse a language model whose own cache has layers of which tokens cannot be left out."""
-    for i, layer in enumerate(DynamicCache(config=config).layers):
-        if type(layer) not in SUPPORTED_LAYERS:
-            raise UnsupportedModelError(
-                f"Layer {i} of this model keeps a cache of its own kind ({type(layer).__name__}), of which vispco cannot leave "
-                "tokens out, so it cannot be pruned. Run it without a pruner, or choose a model with plain attention caches."
-            )
 
 
 def cache_layer(cache: Cache, layer: int) -> Any:

@@ -37,7 +37,7 @@ class CheckpointedPasses:
 
     def note(self) -> None:
         """A pruned pass begins."""
-        region = checkpointed_region()
+        region = _checkpointed_region()
         if region is not None and not self._knows(region):
             self._regions.append(ref(region, self._forget))
 
@@ -48,7 +48,7 @@ class CheckpointedPasses:
             self._handle = text.register_forward_pre_hook(self._check)
 
     def _check(self, *_: Any) -> None:
-        region = checkpointed_region()
+        region = _checkpointed_region()
         if region is not None and self._knows(region) and not self._is_back():
             raise PrunerStateError(
                 "backward() runs a forward pass under torch.utils.checkpoint a second time, but the pruner of the first time is "
@@ -67,7 +67,7 @@ class CheckpointedPasses:
         return CheckpointedPasses, (nn.Identity(), bool)  # a copied model has no graph of its own
 
 
-def checkpointed_region() -> Any:
+def _checkpointed_region() -> Any:
     """The object by which `torch.utils.checkpoint` identifies the current call, the same in both runs; None outside of one."""
     frame: Any = sys._getframe(1)  # noqa: SLF001 - nothing else says that a pass is checkpointed
     while frame is not None:

@@ -1,16 +1,14 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vispco.core.indexing import batch_index, take, take_tokens, token_axis, token_index
-from vispco.core.layout import TokenLayout
+from vispco.core.indexing import take, take_tokens, token_axis
 from vispco.engine.arguments import ArgumentCutter
-from vispco.engine.gather import Stage, next_stage, restore
+from vispco.engine.gather import Places, Stage, next_stage, restore
 from vispco.engine.kept import cut_shared
 from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
 from vispco.scorers.base import Selection
@@ -45,7 +43,6 @@ class DropPass(PruningPass):
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
-        self._places = _Places(None, layout)
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
         self.untouched = 0  # number of leading layers for which `enter_layer` has nothing to do
         if not (
@@ -57,13 +54,9 @@ class DropPass(PruningPass):
         ):
             self.untouched = self.choices.untouched
 
-    @property
-    def stage(self) -> Stage | None:
-        return self.cutter.stage
-
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if self.prefill.injections is not None:
-            hidden = self.prefill.injections.add(layer, hidden, self.stage)
+            hidden = self.prefill.injections.add(layer, hidden, self.cutter.stage)
         hidden, arguments = super().enter_layer(layer, hidden, arguments)
         if self._left is not None:
             cut_shared(arguments.get("shared_kv_states"), self._left)
@@ -78,18 +71,12 @@ class DropPass(PruningPass):
     def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
         if self.upcoming is None:
             return hidden
-        width = self.layout.length if self.stage is None else self.stage.length
+        width = self.layout.length if self.cutter.stage is None else self.cutter.stage.length
         return restore(hidden, Stage(self.upcoming[1], None), width)
 
     def leave(self, hidden: Tensor) -> Tensor:
         """Every token back in its place, so that indices of the caller hold."""
-        return hidden if self.stage is None else restore(hidden, self.stage, self.layout.length)
-
-    def to_stage(self, positions: Tensor) -> Tensor:
-        return self._places(positions)
-
-    def places_now(self) -> Callable[[Tensor], Tensor]:
-        return self._places
+        return hidden if self.cutter.stage is None else restore(hidden, self.cutter.stage, self.layout.length)
 
     def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:
         return self.cutter.cut(layer, arguments)
@@ -98,47 +85,28 @@ class DropPass(PruningPass):
         wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.rows, strict=True)]
         if self._slots is None:
             self._slots = self.layout.slot_index
-        stays = torch.cat([selection.keep, text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
+        stays = torch.cat([selection.keep, _text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
         here = stays.gather(1, self._slots)
-        self.upcoming = next_stage(here, self.stage, max(wanted), exact=min(wanted) == max(wanted))
+        self.upcoming = next_stage(here, self.cutter.stage, max(wanted), exact=min(wanted) == max(wanted))
 
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:
         if self.upcoming is None or self._slots is None:
             return hidden
         hidden = self.merged(hidden)
         stage, local = self.upcoming
-        before = self.stage
+        before = self.cutter.stage
         self._left = local if self.prefill.layers.key_sources else None
         bias = self.bias_at(layer)
-        if self.more_to_choose or bias is not None:
+        if any(self.choices.made[layer + 1 :]) or bias is not None:
             self._slots = self._slots.gather(1, local)
         self.cutter.enter(stage, None if bias is None else functional.pad(bias, (0, 2)).gather(1, self._slots))
-        self.upcoming, self._places, self._columns = None, _Places(stage, self.layout), None
+        self.upcoming, self.places, self._columns = None, Places(stage, self.layout), None
         length = self.layout.length if before is None else before.length
         return take_tokens(hidden, local, token_axis(hidden, self.layout.batch_size, length) or 1)
 
 
-class _Places:
-    """Where original positions stand in the tensors of a stage; computed when it is first asked for."""
-
-    def __init__(self, stage: Stage | None, layout: TokenLayout) -> None:
-        self.stage, self.layout = stage, layout
-        self._inverse: Tensor | None = None
-
-    def __call__(self, positions: Tensor) -> Tensor:
-        """[B, R] -> [B, R]; the stage's length for a token that is gone."""
-        if self.stage is None:
-            return positions
-        if self._inverse is None:
-            batch, device = self.layout.batch_size, positions.device
-            lost = torch.full((batch, self.layout.length + 1), self.stage.length, device=device)
-            places = token_index(self.stage.length, device)
-            self._inverse = lost.index_put_((batch_index(batch, device), self.stage.positions), places)
-        return self._inverse.gather(1, positions)
-
-
 @lru_cache(maxsize=64)
-def text_and_padding(batch: int, device: torch.device) -> Tensor:
+def _text_and_padding(batch: int, device: torch.device) -> Tensor:
     """That text stays and padding does not, as two more slots of each sample: uint8 [B, 2]."""
     with torch.inference_mode(mode=False):
         return torch.tensor([[1, 0]], dtype=torch.uint8, device=device).expand(batch, -1)

@@ -6,8 +6,9 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 """
 
 import inspect
-from collections.abc import Callable
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,17 +28,16 @@ from vispco.engine.attention import (
 from vispco.engine.cache import check_cache, has_tracked
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
-from vispco.engine.choices import KnownPlans
 from vispco.engine.compensation import Compensation, check_compensation_served
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import known_answers, known_visual, read_positions
-from vispco.engine.hooks import Hook, LayerHook, engine_on
+from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
 from vispco.engine.model_checks import check_model
-from vispco.engine.passes import Arguments, Pass, Prefill
-from vispco.engine.plan import Planner
+from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
+from vispco.engine.plan import Choices, Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
@@ -77,13 +77,8 @@ class Engine:
         self._tower: TowerCut | None = None
         self._signature = inspect.signature(self.base.forward)
         self._flash = False
-        self._plans = KnownPlans(self.chain, self.map, masks=self.options.mode == "mask")
+        self._plans: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
         check_model(self.model, self.chain, self.options, self.family)
-
-    @property
-    def current(self) -> Pass | None:
-        """The forward pass that this thread is in."""
-        return self.state.current
 
     def attach(self) -> None:
         if engine_on(self.base) is not None:
@@ -92,38 +87,38 @@ class Engine:
                 "leave its `with` block); two pruners on one model would both drop tokens."
             )
         try:
-            self._attach()
+            masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
+            self._flash = flash and not masks  # masks are given row by row
+            if any(each.compensate for each in chains_of(self.chain)):
+                check_compensation_served(self.model, self.family, flat_masks=self._flash)
+            if self.chain.taps_attention or masks:
+                dense_for = (self.text, self.base) if masks and flash else ()
+                wants = self._wants_attention
+                self._tap = AttentionTap(self.map.modules, self._attend, wants=wants, dense_for=dense_for)
+                self._tap.install()
+            # the base may be the model itself
+            hooks = {self.model: self._on_model, self.base: self._on_base, self.text: self._on_text}
+            for module, before in hooks.items():
+                self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
+            for index, layer in enumerate(self.layers):
+                hook = Hook(self, partial(self._on_layer, index))
+                self._handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+                if self.chain.site_at(index + 1) == "mid":
+                    self._hook_ffn(index, self.family.ffn(layer))
+            self._handles.append(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True))
+            if self.options.pixels != 1.0:
+                self._handles += interpolate_positions(self.family, self.model)
+            if self.chain.needs_vision:
+                self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
+                self._vision.install()
+            if self.options.tower is not None:
+                self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
+                self._tower.install()
+            self._detours.install()
+            self._by_thread = per_thread.install(self.base, self.family.call_attributes)
         except BaseException:
             self.detach()
             raise
-
-    def _attach(self) -> None:
-        masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
-        self._flash = flash and not masks  # masks are given row by row
-        self._trusted = False
-        if any(each.compensate for each in chains_of(self.chain)):
-            check_compensation_served(self.model, self.family, flat_masks=self._flash)
-        if self.chain.taps_attention or masks:
-            dense_for = (self.text, self.base) if masks and flash else ()
-            self._tap = AttentionTap(self.map.modules, self._attend, wants=self._wants_attention, dense_for=dense_for)
-            self._tap.install()
-        if self.model is not self.base:
-            self._before(self.model, self._on_model)
-        self._before(self.base, self._on_base)
-        self._before(self.text, self._on_text)
-        for index, layer in enumerate(self.layers):
-            self._hook_layer(index, layer)
-        self._after(self.text, self._after_text)
-        if self.options.pixels != 1.0:
-            self._handles += interpolate_positions(self.family, self.model)
-        if self.chain.needs_vision:
-            self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
-            self._vision.install()
-        if self.options.tower is not None:
-            self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
-            self._tower.install()
-        self._detours.install()
-        self._by_thread = per_thread.install(self.base, self.family.call_attributes)
 
     def detach(self) -> None:
         for handle in self._handles:
@@ -144,20 +139,17 @@ class Engine:
         engine = engine_on(self.base)
         return engine is not None and self.owner is not None and engine.owner is self.owner
 
-    def _hook_layer(self, index: int, layer: nn.Module) -> None:
+    def _hook_ffn(self, index: int, ffn: nn.Module) -> None:
         def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
-            current = self.current
+            current = self.state.current
             return None if current is None else (current.enter_ffn(index, args[0]), *args[1:])
 
         def leave_ffn(_: nn.Module, __: Any, output: Tensor) -> Any:
-            current = self.current
+            current = self.state.current
             return None if current is None else current.leave_ffn(index, output)
 
-        self._handles.append(layer.register_forward_pre_hook(LayerHook(self, self._on_layer, index), with_kwargs=True))
-        if self.chain.site_at(index + 1) == "mid":
-            ffn = self.family.ffn(layer)
-            self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
-            self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
+        self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
+        self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
 
     def _wants_attention(self, index: int) -> bool:
         """Whether `_attend` would do more than run the call of a layer."""
@@ -169,7 +161,7 @@ class Engine:
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:
             raise ProbedCall(call)
-        current, check = self.current, self.state.check
+        current, check = self.state.current, self.state.check
         if current is None:
             return call.run()
         attended = current.attend(index, call)
@@ -229,7 +221,12 @@ class Engine:
         visual = known_visual()
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
             read = read_positions(answers, asked, self.family.given(inputs).shape[1])
-            answers = self._written(inputs, past) if answers is None else answers
+            if answers is None and state.prompt is not None and not past and inputs.get("input_ids") is not None:
+                # what a generation has written already, in passes that begin from the prompt again: bool [B, N]
+                ids = inputs["input_ids"]
+                state.written = max(0, ids.shape[1] - state.prompt)
+                if state.written:
+                    answers = (torch.arange(ids.shape[1], device=ids.device) >= state.prompt).expand(ids.shape[0], -1)
             pixels, given = self.options.pixels, {"answers": answers, "read": read, "visual": visual}
             state.layout = self.family.layout(self.model, inputs, **given, pixels=pixels)
             if pixels != 1.0:
@@ -239,14 +236,6 @@ class Engine:
         for tap in (self._vision, self._tower):
             if tap is not None:
                 tap.begin(inputs)
-
-    def _written(self, inputs: dict[str, Any], past: int) -> Tensor | None:
-        """Tokens that a generation has written already, in passes that begin from the prompt again: bool [B, N]."""
-        prompt, ids = self.state.prompt, inputs.get("input_ids")
-        if prompt is None or past or ids is None or ids.shape[1] <= prompt:
-            return None
-        self.state.written = ids.shape[1] - prompt
-        return (torch.arange(ids.shape[1], device=ids.device) >= prompt).expand(ids.shape[0], -1)
 
     def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
@@ -273,21 +262,30 @@ class Engine:
         layout, past, injected = state.layout, state.past, state.injected
         state.layout = state.expected = state.injected = None
         if layout is None or not layout.has_visual:
-            state.current = self._continuation(embeddings, past)
+            batch, length = embeddings.shape[:2]
+            sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
+            masks = self.options.mode == "mask"
+            state.current = Pass() if masks else ContinuationPass(ArgumentCutter(self.map, *sizes))
             return
         self._checkpointed.note()
         if self._tower is not None:
             layout = self._tower.entering(layout)
             state.tower = (layout.passed, layout.spent)
         plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
-        choices = self._plans.look_at(plan, layout)
+        known = self._plans.get(plan)
+        if known is None or known[0] != layout.num_visual:  # a plan of pictures of the same sizes is checked once
+            check_plan(plan, layout, self.map, self.chain)
+            if self.options.mode == "mask":
+                check_masking(plan, layout, self.map)
+            known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.map))
+            self._plans[plan] = known
         compensation = Compensation.of(plan, self.chain, layout)
         if self._flash:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
-            *(layout, plan, self.chain, choices, self.map, embeddings, past, vision),
+            *(layout, plan, self.chain, known[1], self.map, embeddings, past, vision),
             *(self.options.record, injected, self._probe, state.written, compensation),
         )
         state.plan, state.sizes = plan, layout.prompt_sizes
@@ -298,15 +296,10 @@ class Engine:
             dropping = DropPass(prefill, flat_masks=self._flash)
             state.current, state.untouched = dropping, 0 if state.tracked else dropping.untouched
 
-    def _continuation(self, embeddings: Tensor, past: int) -> Pass:
-        if self.options.mode == "mask":
-            return Pass()
-        batch, length = embeddings.shape[:2]
-        device, dtype = embeddings.device, embeddings.dtype
-        return ContinuationPass(ArgumentCutter(self.map, batch, length, past, device, self._flash, dtype))
-
-    def _on_layer(self, index: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_layer(self, index: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
+        if index < state.untouched:
+            return None
         if state.current is None:
             if index or (state.layout is None and state.expected is None):
                 return None
@@ -333,16 +326,9 @@ class Engine:
         if state.check is not None:
             check, state.check = state.check, None
             check.settle()
-        outcome = current.outcome()
-        if outcome is not None:
-            state.counts, state.trace = outcome
+        if isinstance(current, PruningPass):
+            state.counts, state.trace = current.outcome()
         if isinstance(output, tuple):
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)
         return output
-
-    def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
-        self._handles.append(module.register_forward_pre_hook(Hook(self, hook), with_kwargs=True))
-
-    def _after(self, module: nn.Module, hook: Callable[..., Any]) -> None:
-        self._handles.append(module.register_forward_hook(Hook(self, hook), with_kwargs=True))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from vispco.core.indexing import batch_index
+from vispco.core.indexing import batch_index, token_index
+from vispco.core.layout import TokenLayout
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,25 @@ def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:
     """Write `values` [B, V] over `base` [B, N] at `index` [B, V]; an index of N is no place and is left out."""
     room = torch.cat([base, base[:, :1]], dim=1)
     return room.scatter(1, index, values)[:, :-1]
+
+
+class Places:
+    """Where original positions stand in the tensors that layers process at a stage; None: before any token left."""
+
+    def __init__(self, stage: Stage | None, layout: TokenLayout) -> None:
+        self.stage, self.layout = stage, layout
+        self._inverse: Tensor | None = None
+
+    def __call__(self, positions: Tensor) -> Tensor:
+        """[B, R] -> [B, R]; the stage's length for a token that is gone."""
+        if self.stage is None:
+            return positions
+        if self._inverse is None:
+            batch, device = self.layout.batch_size, positions.device
+            lost = torch.full((batch, self.layout.length + 1), self.stage.length, device=device)
+            places = token_index(self.stage.length, device)
+            self._inverse = lost.index_put_((batch_index(batch, device), self.stage.positions), places)
+        return self._inverse.gather(1, positions)
 
 
 def next_stage(here: Tensor, stage: Stage | None, length: int, *, exact: bool) -> tuple[Stage, Tensor]:

@@ -38,18 +38,6 @@ class Hook:
         )
 
 
-class LayerHook(Hook):
-    """The hook of one decoder layer. It calls its function only where the pass may change what the layer is handed."""
-
-    def __init__(self, engine: Engine, function: Callable[..., Any], index: int) -> None:
-        super().__init__(engine, function)
-        self.index = index
-
-    def __call__(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        index = self.index
-        return None if index < self.engine.state.untouched else self.function(index, args, kwargs)
-
-
 def engine_on(base: nn.Module) -> Engine | None:
     """The engine that is attached to a model's inner module (`Family.base`), if there is one."""
     for hook in base._forward_pre_hooks.values():  # noqa: SLF001 - the only list of a module's hooks

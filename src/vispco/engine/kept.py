@@ -215,7 +215,7 @@ class SlotNotes:
         spread = None
         if bias is not None:
             spread = torch.zeros(len(bias), length, device=bias.device).scatter(1, stage.positions, bias)
-        return cls(closed_slots(stage, length), spread)
+        return cls(_closed_slots(stage, length), spread)
 
     def select(self, index: Tensor) -> SlotNotes:
         """Other rows of the batch."""
@@ -228,7 +228,7 @@ class SlotNotes:
         return SlotNotes(self.gone.repeat_interleave(times, dim=0), bias)
 
 
-def closed_slots(stage: Stage, length: int) -> Tensor:
+def _closed_slots(stage: Stage, length: int) -> Tensor:
     """The slots of a prompt that a stage has not: bool [B, length]."""
     batch, device = stage.positions.shape[0], stage.positions.device
     here = torch.ones_like(stage.positions, dtype=torch.bool) if stage.valid is None else stage.valid

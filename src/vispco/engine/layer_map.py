@@ -11,6 +11,7 @@ from typing import Any
 from torch import nn
 
 from vispco.families import Family
+from vispco.families.family import MIXING_KINDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class LayerMap:
         kinds = family.layer_kinds(model)
         return cls(
             tuple(family.attention_of(layer, kind) for layer, kind in zip(layers, kinds, strict=True)),
-            tuple(family.mixes_tokens(kind) for kind in kinds),
+            tuple(kind in MIXING_KINDS for kind in kinds),
             tuple(tuple(inspect.signature(layer.forward).parameters) for layer in layers),
             family.key_sources(model),
         )

@@ -3,10 +3,11 @@
 from typing import Any
 
 from torch import nn
+from transformers.cache_utils import DynamicCache
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.engine.attention import FLASH, implementation_of
-from vispco.engine.cache import check_own_cache
+from vispco.engine.cache import SUPPORTED_LAYERS
 from vispco.engine.call_state import EngineOptions
 from vispco.families import Family
 from vispco.scorers.chain import Chain
@@ -41,11 +42,16 @@ def check_model(model: nn.Module, chain: Chain, options: EngineOptions, family: 
             "mode='drop', or the method without merging (for SparseVLM: recycle=false)."
         )
     if chain.stages[-1][0] >= len(layers):
-        layer, scorer = chain.stages[-1]
+        last, scorer = chain.stages[-1]
         raise InvalidInputError(
-            f"The scorer {scorer.name!r} was put at layer {layer}, but the model has layers 0 to {len(layers) - 1}."
+            f"The scorer {scorer.name!r} was put at layer {last}, but the model has layers 0 to {len(layers) - 1}."
         )
-    check_own_cache(text.config)
+    for i, layer in enumerate(DynamicCache(config=text.config).layers):
+        if type(layer) not in SUPPORTED_LAYERS:
+            raise UnsupportedModelError(
+                f"Layer {i} of this model keeps a cache of its own kind ({type(layer).__name__}), of which vispco cannot leave "
+                "tokens out, so it cannot be pruned. Run it without a pruner, or choose a model with plain attention caches."
+            )
     if chain.taps_attention or options.mode == "mask":
         family.check_attention(model)
     if any(scorer.site == "mid" for scorer in chain.scorers):

@@ -18,12 +18,11 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.indexing import take, token_index
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
-from vispco.engine.choices import Choices
 from vispco.engine.compensation import Compensation
-from vispco.engine.gather import merge, spread
+from vispco.engine.gather import Places, merge, spread
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
-from vispco.engine.plan import TokenPlan
+from vispco.engine.plan import Choices, TokenPlan
 from vispco.engine.reading import AttentionReader
 from vispco.scorers.base import Merge, Scorer, Selection
 from vispco.scorers.chain import Chain
@@ -73,13 +72,9 @@ class Pass:
         """At the end of the language model."""
         return hidden
 
-    def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
-        """Of a prefill: the tokens that each layer processed [B, L], and which ones, if that was recorded."""
-        return None
-
 
 @dataclass(frozen=True, eq=False)
-class Entry:
+class _Entry:
     """A layer that is about to be entered: hidden [B, M, D] and its keyword arguments, before the choice takes effect."""
 
     layer: int
@@ -124,12 +119,13 @@ class PruningPass(Pass):
         self.choices = prefill.choices
         self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
         self.most_live = max(layout.num_visual, default=0)
+        self.places = Places(None, layout)
         self.memo: dict[str, Any] = {}
         self.sizes: Tensor | None = None  # float [B, V], once something was merged
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
-        self.call_places: Callable[[Tensor], Tensor] = self.to_stage
+        self.call_places = self.places
         self.call_live = self.live
-        self.entry: Entry | None = None  # the layer that is about to be entered
+        self.entry: _Entry | None = None  # the layer that is about to be entered
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
@@ -145,18 +141,14 @@ class PruningPass(Pass):
             self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
         return self._counts
 
-    def outcome(self) -> tuple[Tensor, list[Tensor] | None] | None:
+    def outcome(self) -> tuple[Tensor, list[Tensor] | None]:
+        """The tokens that each layer processed [B, L], and which ones, if that was recorded."""
         unchanged = self.rows is self.plan.rows
         return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
     def chooses_before(self, layer: int) -> bool:
         """Is there a choice to make before this layer?"""
         return layer < len(self.choices.made) and self.choices.made[layer]
-
-    @property
-    def more_to_choose(self) -> bool:
-        """Whether a later layer chooses again."""
-        return any(self.choices.made[self.decided + 1 :])
 
     def wants_attention(self, layer: int) -> bool:
         return self.choices.read[layer]
@@ -165,14 +157,14 @@ class PruningPass(Pass):
         return self.chain.site_at(layer + 1) == "mid" and self.chooses_before(layer + 1)
 
     def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
-        self.call, self.call_places, self.call_live = call, self.places_now(), self.live
+        self.call, self.call_places, self.call_live = call, self.places, self.live
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         if layer == 0 and self.layout.gone is not None and not self.choices.falls[0]:
             self._apply(0, Selection(self.live))  # what left inside the vision tower enters no layer
             self.decided = 0
         if self.chooses_before(layer) and self.decided < layer:
-            self.entry = Entry(layer, hidden, arguments)
+            self.entry = _Entry(layer, hidden, arguments)
             self.decide(layer, hidden)
             self.entry = None
         if self.decided == layer:
@@ -193,7 +185,13 @@ class PruningPass(Pass):
         scorer = self.chain.scorer_at(layer)
         assert scorer is not None  # noqa: S101 - chooses_before has asked
         with torch.set_grad_enabled(scorer.differentiable and torch.is_grad_enabled()):
-            selection = self._with_read(scorer.select(self._context(layer, scorer, hidden)))
+            selection = scorer.select(self._context(layer, scorer, hidden))
+            read = self.layout.read_slots
+            if read is not None:  # a scorer is not shown these tokens, so it could neither keep nor merge them
+                mask = None if selection.mask is None else torch.where(read, 1.0, selection.mask)
+                given = selection.scores
+                scores = None if given is None else torch.where(read, given.amax(-1, keepdim=True), given)
+                selection = replace(selection, keep=selection.keep | read, scores=scores, mask=mask)
         if selection.merge is not None and not scorer.merges:
             raise InvalidInputError(
                 f"The scorer {scorer.name!r} merges tokens but does not declare it. Set `merges = True` on its class."
@@ -207,17 +205,6 @@ class PruningPass(Pass):
             self.call = None  # else the layer behind this one may be chosen by the same attention
         self.merge = selection.merge
         self.most_live = max(row[layer] for row in self.rows)
-
-    def _with_read(self, selection: Selection) -> Selection:
-        """A choice with the tokens whose output is read. A scorer is not shown them, so it could neither keep nor merge them."""
-        read = self.layout.read_slots
-        if read is None:
-            return selection
-        mask = None if selection.mask is None else torch.where(read, 1.0, selection.mask)
-        scores = None
-        if selection.scores is not None:
-            scores = torch.where(read, selection.scores.amax(-1, keepdim=True), selection.scores)
-        return replace(selection, keep=selection.keep | read, scores=scores, mask=mask)
 
     @abstractmethod
     def _apply(self, layer: int, selection: Selection) -> None:
@@ -256,6 +243,12 @@ class PruningPass(Pass):
         live, counts, read = self.live, self.counts[:, layer], self.layout.read_slots
         if read is not None:  # the scorer chooses among the others
             live, counts = live & ~read, counts - read.sum(-1)
+        # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has
+        groups = self.plan.groups
+        if groups is not None:
+            before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
+            falls = [row[layer] < number for row, number in zip(self.rows, before, strict=True)]
+            groups = tuple(group if fall else -1 for group, fall in zip(groups, falls, strict=True))
         return ScoringContext(
             layer,
             self.layout,
@@ -264,7 +257,7 @@ class PruningPass(Pass):
             self.prefill.embeddings,
             self.sizes,
             tuple(row[layer] - few for row, few in zip(self.rows, self.layout.num_read, strict=True)),
-            self._groups_at(layer),
+            groups,
             hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._visual_states(self.previous),
             text_hidden=self._text_states(hidden) if scorer.needs_text_hidden else None,
@@ -273,33 +266,21 @@ class PruningPass(Pass):
             memo=self.memo,
         )
 
-    def _groups_at(self, layer: int) -> tuple[int, ...] | None:
-        """Which chain of a mixed one chooses for each sample; -1 where a sample keeps all that it has."""
-        groups = self.plan.groups
-        if groups is None:
-            return None
-        before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
-        return tuple(group if row[layer] < n else -1 for group, row, n in zip(groups, self.rows, before, strict=True))
-
     def _visual_states(self, hidden: Tensor) -> Tensor:
         """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
-        return self._states_at(hidden, self.slot_columns(hidden.shape[-2]))
+        if self._columns is None:
+            self._columns = self.places(self.layout.visual_index).clamp(max=hidden.shape[-2] - 1)
+        return self._states_at(hidden, self._columns)
 
     def _text_states(self, hidden: Tensor) -> Tensor:
         """The states of the instruction tokens: [B, M, D] -> [B, R, D]."""
-        places = self.to_stage(self.layout.instruction_index.clamp(max=self.layout.length - 1))
+        places = self.places(self.layout.instruction_index.clamp(max=self.layout.length - 1))
         return self._states_at(hidden, places.clamp(max=hidden.shape[-2] - 1))
 
     def _states_at(self, hidden: Tensor, places: Tensor) -> Tensor:
         if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size:  # stacked states
             hidden = hidden[0]
         return take(hidden, places.to(hidden.device))
-
-    def slot_columns(self, width: int) -> Tensor:
-        """`slot_positions`, with any place in range for a slot that is not there: [B, V]."""
-        if self._columns is None:
-            self._columns = self.slot_positions().clamp(max=width - 1)
-        return self._columns
 
     def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:  # noqa: ARG002
         """The arguments of a layer for the tokens that are there before the choice takes effect."""
@@ -310,18 +291,6 @@ class PruningPass(Pass):
         width = self.live.shape[1]
         slots = token_index(width, self.live.device).expand_as(self.live)
         return slots.masked_fill(~self.live, width).sort(-1).values[:, : self.most_live]
-
-    def to_stage(self, positions: Tensor) -> Tensor:
-        """Original positions [B, R] -> places in the tensors that layers process now."""
-        return positions
-
-    def places_now(self) -> Callable[[Tensor], Tensor]:
-        """`to_stage` as it is now, whatever is dropped later."""
-        return self.to_stage
-
-    def slot_positions(self) -> Tensor:
-        """Where each visual slot stands in the tensors that layers process now; [B, V]."""
-        return self.to_stage(self.layout.visual_index)
 
     def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
         """Keys that are hidden while these visual slots are live: bool [B, K], or None."""
@@ -334,7 +303,7 @@ class PruningPass(Pass):
         asked, self.merge = self.merge, None
         sizes = torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes
         weight = sizes if asked.weight is None else asked.weight.float()
-        place = self.slot_positions().clamp(max=hidden.shape[1])
+        place = self.places(self.layout.visual_index).clamp(max=hidden.shape[1])
         target = place.gather(1, asked.into.clamp(min=0)).masked_fill(asked.into < 0, -1)
         nowhere = torch.full(hidden.shape[:2], -1, device=place.device)
         nothing = torch.zeros(hidden.shape[:2], device=place.device)

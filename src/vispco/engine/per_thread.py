@@ -16,7 +16,7 @@ _LOCK = threading.Lock()
 _INSTALLED: defaultdict[tuple[type, str], WeakSet[nn.Module]] = defaultdict(WeakSet)
 
 
-class ThreadAttribute:
+class _ThreadAttribute:
     """A data descriptor of a class. Objects without a store of their own behave as if it were not there."""
 
     def __init__(self, name: str) -> None:
@@ -46,7 +46,7 @@ def install(module: nn.Module, names: tuple[str, ...]) -> tuple[str, ...]:
     with _LOCK:
         for name in found:
             if name not in vars(type(module)):
-                setattr(type(module), name, ThreadAttribute(name))
+                setattr(type(module), name, _ThreadAttribute(name))
             _INSTALLED[type(module), name].add(module)
             module.__dict__[f"_{name}_by_thread"] = threading.local()
     return found

@@ -1,10 +1,11 @@
-"""`TokenPlan`: the number of visual tokens that each sample keeps at each layer of one prefill; checks of plans."""
+"""`TokenPlan`: the number of visual tokens that each sample keeps at each layer of one prefill; `Choices`: what it asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Self
 
 import numpy as np
 import torch
@@ -69,6 +70,48 @@ class PlanMemory:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """By layer 0..L-1, on the host.
+
+    falls: the plan keeps fewer tokens there than before. made: there is a choice to make before the layer.
+    read: the attention of the layer is read for a later choice. states_kept: a later choice looks at the layer's input.
+    """
+
+    falls: tuple[bool, ...]
+    made: tuple[bool, ...]
+    read: tuple[bool, ...]
+    states_kept: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], num_visual: Sequence[int], chain: Chain, layers: LayerMap) -> Self:
+        """Of a plan's counts [B][L]."""
+        counts = np.array(rows)
+        before = np.column_stack([np.array(num_visual), counts[:, :-1]])
+        falls: list[bool] = np.any(counts < before, axis=0).tolist()
+        scorers = [chain.scorer_at(layer) for layer in range(len(falls))]
+        made = [
+            scorer is not None and (fall or scorer.acts_at(layer))
+            for layer, (fall, scorer) in enumerate(zip(falls, scorers, strict=True))
+        ]
+        reads = [m and s is not None and s.needs_attention for m, s in zip(made, scorers, strict=True)]
+        looks = [m and s is not None and s.needs_previous_hidden for m, s in zip(made, scorers, strict=True)]
+        # layers without attention may stand between: what is chosen behind them is read of the last one that has some
+        read = {layers.readable_before[boundary] for boundary, wanted in enumerate(reads) if wanted}
+        return cls(tuple(falls), tuple(made), tuple(layer in read for layer in range(len(falls))), (*looks[1:], False))
+
+    @cached_property
+    def first(self) -> int | None:
+        """The first layer before which there is a choice; None if there is none."""
+        return next((layer for layer, chooses in enumerate(self.made) if chooses), None)
+
+    @cached_property
+    def untouched(self) -> int:
+        """Number of leading layers that the plan leaves unchanged."""
+        busy = (layer for layer, does in enumerate(zip(self.made, self.states_kept, strict=True)) if any(does))
+        return next(busy, len(self.made))
+
+
 Planner = Callable[[TokenLayout, Tensor], TokenPlan]
 """(layout, embeddings [B, N, D] that enter the language model) -> plan. A fixed schedule, or a trained predictor."""
 
@@ -91,38 +134,27 @@ def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Ch
         raise InvalidInputError(
             f"The plan names the chains {groups} for {layout.batch_size} samples; the pruner has {len(chains)} chains."
         )
+    # the first layer before which the attention of an earlier one can be read
+    readable = next((b for b, found in enumerate(layers.readable_before) if found is not None), num_layers)
     for number in sorted(set(groups)):
         rows = [row for row, group in enumerate(groups) if group == number]
-        _check_start(counts[rows], visual[rows], chains[number])
-        _check_reading(np.column_stack([visual[rows], counts[rows]]), layers, chains[number])
-
-
-def _check_start(counts: Any, visual: Any, chain: Chain) -> None:
-    first = chain.earliest_layer
-    if (counts[:, :first] != visual).any():
-        kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"
-        raise InvalidInputError(
-            f"The schedule prunes before layer {first}, but the scorer {chain.name!r} is in charge from layer {first} on. "
-            f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
-            "before, such as 'random'."
-        )
-
-
-def _check_reading(counts: Any, layers: LayerMap, chain: Chain) -> None:
-    """Where tokens are chosen by attention, a layer with attention must have run; counts [B, 1 + L], all tokens first."""
-    for layer in range(first_readable(layers)):
-        scorer = chain.scorer_at(layer)
-        if scorer is not None and scorer.needs_attention and (counts[:, layer + 1] < counts[:, layer]).any():
-            raise UnsupportedModelError(
-                f"The schedule prunes before layer {layer} by the attention of the layers before it, but the first layer with "
-                f"attention is layer {first_readable(layers) - 1}. Keep all tokens up to there, or begin the chain with a "
-                "scorer that reads no attention, such as 'random'."
+        own, first = chains[number], chains[number].earliest_layer
+        if (counts[rows, :first] != visual[rows]).any():
+            kept = "r_0 = 1" if first == 1 else f"r_0 .. r_{first - 1} = 1"
+            raise InvalidInputError(
+                f"The schedule prunes before layer {first}, but the scorer {own.name!r} is in charge from layer {first} on. "
+                f"Keep all tokens until then ({kept}), or begin the chain with a scorer that reads no attention of the layer "
+                "before, such as 'random'."
             )
-
-
-def first_readable(layers: LayerMap) -> int:
-    """The first layer before which the attention of an earlier one can be read."""
-    return next((b for b, found in enumerate(layers.readable_before) if found is not None), len(layers) + 1)
+        falls = np.any(np.diff(counts[rows], axis=1, prepend=visual[rows]) < 0, axis=0).tolist()
+        for layer in range(readable):
+            scorer = own.scorer_at(layer)
+            if scorer is not None and scorer.needs_attention and falls[layer]:
+                raise UnsupportedModelError(
+                    f"The schedule prunes before layer {layer} by the attention of the layers before it, but the first layer "
+                    f"with attention is layer {readable - 1}. Keep all tokens up to there, or begin the chain with a scorer "
+                    "that reads no attention, such as 'random'."
+                )
 
 
 def check_masking(plan: TokenPlan, layout: TokenLayout, layers: LayerMap) -> None:

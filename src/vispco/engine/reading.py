@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.indexing import take
 from vispco.engine.attention import AttentionCall
-from vispco.engine.gather import spread
+from vispco.engine.gather import Places, spread
 from vispco.engine.rows import RowRequest, attention_logits, attention_weights, received_attention
 from vispco.scorers.context import Heads, Of, Rows
 
@@ -20,12 +19,8 @@ if TYPE_CHECKING:
     from vispco.engine.passes import PruningPass
 
 
-Places = Callable[[Tensor], Tensor]
-"""Original positions [B, R] -> places among the tokens of a call."""
-
-
 @dataclass(frozen=True, eq=False)
-class SeenCall:
+class _SeenCall:
     """An attention call and who took part: live bool [B, V]; columns int64 [B, V], the places of the visual slots."""
 
     call: AttentionCall
@@ -101,7 +96,7 @@ class AttentionReader:
         found = (total / heads).sqrt().float()
         return found.gather(1, seen.columns.to(found.device)).to(self.state.live.device)
 
-    def before(self) -> SeenCall:
+    def before(self) -> _SeenCall:
         """The call of the layer before (the last one that has attention)."""
         if self.state.call is None:
             raise UnsupportedModelError(
@@ -111,20 +106,20 @@ class AttentionReader:
         state = self.state
         return self._seen(self.state.call, state.call_places, state.call_live)
 
-    def entering(self, *, rotary: bool) -> SeenCall:
+    def entering(self, *, rotary: bool) -> _SeenCall:
         """The call that the layer about to be entered would make on all tokens that are there."""
         if rotary not in self.probed:
             self.probed[rotary] = self._probe(rotary=rotary)
-        return self._seen(self.probed[rotary], self.state.to_stage, self.state.live)
+        return self._seen(self.probed[rotary], self.state.places, self.state.live)
 
-    def _seen(self, call: AttentionCall, places: Places, live: Tensor) -> SeenCall:
-        if getattr(places, "stage", None) is None and call.query.shape[2] == self.layout.length:  # nothing left before
+    def _seen(self, call: AttentionCall, places: Places, live: Tensor) -> _SeenCall:
+        if places.stage is None and call.query.shape[2] == self.layout.length:  # nothing left before
             columns = self.layout.visual_columns
         else:
             columns = places(self.layout.visual_index).clamp(max=call.query.shape[2] - 1)
-        return SeenCall(call, places, live, columns, self.state.hidden_keys(live))
+        return _SeenCall(call, places, live, columns, self.state.hidden_keys(live))
 
-    def _present(self, seen: SeenCall) -> Tensor:
+    def _present(self, seen: _SeenCall) -> Tensor:
         """The tokens that take part in a call, text and visual: bool [B, M]."""
         layout = self.layout
         there = spread(seen.live, layout.visual_index, layout.real & ~layout.visual)

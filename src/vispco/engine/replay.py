@@ -25,7 +25,7 @@ from vispco.scorers.chain import Chain, ChainLike
 
 
 @dataclass
-class LayerRecord:
+class _LayerRecord:
     """One layer of the unpruned run: what it gave, what it had in the cache, its attention call and what that gave."""
 
     output: Any = None
@@ -55,7 +55,7 @@ class Prefix:
         self.model, self.chain = model, Chain.of(chain)
         self.base = self.family.base(model)
         self.layers = list(self.family.layers(model))
-        self.records = [LayerRecord() for _ in self.layers]
+        self.records = [_LayerRecord() for _ in self.layers]
 
     @property
     def size(self) -> int:
@@ -72,7 +72,7 @@ class Prefix:
             raise PrunerStateError(
                 "A pruner is on the model. Remove it first: a prefix is a record of the unpruned run."
             )
-        self.records = [LayerRecord() for _ in self.layers]
+        self.records = [_LayerRecord() for _ in self.layers]
         with ExitStack() as stack:
             for index, layer in enumerate(self.layers[:until]):
                 stack.callback(layer.register_forward_hook(self._keep_output(index), with_kwargs=True).remove)
@@ -98,7 +98,7 @@ class Prefix:
     def current(self) -> Pass | None:
         """The pruned pass that the model is in, if a pruner is on it."""
         engine = engine_on(self.base)
-        return None if engine is None else engine.current
+        return None if engine is None else engine.state.current
 
     def _keep_output(self, index: int) -> Callable[..., None]:
         def hook(_: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:

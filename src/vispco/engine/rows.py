@@ -86,24 +86,20 @@ def attention_logits(
         logits = torch.tanh(logits / call.softcap) * call.softcap
     if at_end and call.mask is None and hidden_keys is None:
         return logits
-    return _masked(call, logits, rows, hidden_keys)
-
-
-def _masked(call: AttentionCall, logits: Tensor, rows: Tensor, hidden_keys: Tensor | None) -> Tensor:
-    keys, mask = logits.shape[3], call.mask
+    width, mask = logits.shape[3], call.mask
     closed = torch.finfo(logits.dtype).min
     if mask is None or mask.dim() == 2:  # no mask, or padding alone (flash attention): causal by itself
         if call.is_causal:
-            shift = keys - call.query.shape[2]
-            future = torch.arange(keys, device=rows.device) > rows[:, :, None] + shift
+            shift = width - call.query.shape[2]
+            future = torch.arange(width, device=rows.device) > rows[:, :, None] + shift
             logits = logits.masked_fill(future[:, None], -torch.inf if mask is None else closed)
         if mask is not None:
-            logits = logits.masked_fill(~mask.bool()[:, None, None, -keys:], closed)
+            logits = logits.masked_fill(~mask.bool()[:, None, None, -width:], closed)
     else:
-        if mask.shape[0] < rows.shape[0]:
-            mask = mask.expand(rows.shape[0], -1, -1, -1)
-        picked = mask[batch_index(rows.shape[0], rows.device), :, rows]  # [B, R, 1, K]
-        if rows.shape[1] > 1:
+        if mask.shape[0] < batch:
+            mask = mask.expand(batch, -1, -1, -1)
+        picked = mask[batch_index(batch, rows.device), :, rows]  # [B, R, 1, K]
+        if count > 1:
             picked = picked.transpose(1, 2)
         logits = logits.masked_fill(~picked, closed) if picked.dtype == torch.bool else logits + picked.float()
     if hidden_keys is not None:

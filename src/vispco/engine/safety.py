@@ -29,11 +29,32 @@ class RowCheck:
     model: nn.Module
     errors: dict[int, Tensor] = field(default_factory=dict)
 
+    @torch.no_grad()
     def see(self, layer: int, call: AttentionCall, attended: Attended) -> None:
-        """Note how far the last row of a call is from what the model's own function gave."""
-        if layer not in self.errors:
-            with torch.no_grad():
-                self.errors[layer] = _distance(call, attended[0])
+        """Note how far the last row [B, H, d] of a call is from what the model's own function gave, in units of what rounding
+        explains.
+        """
+        if layer in self.errors:
+            return
+        assert call.value is not None  # noqa: S101 - only recorded calls are without
+        output = attended[0]
+        batch, _, length, _ = call.query.shape
+        rows = torch.full((batch, 1), length - 1, device=call.query.device)
+        sees = (attention_logits(call, rows)[:, :, 0] > torch.finfo(torch.float32).min / 2).any(-1)  # [B, H]
+        weights = attention_weights(call, rows)[:, :, 0]  # [B, H, K]
+        values = call.value.float().repeat_interleave(weights.shape[1] // call.value.shape[1], dim=1)
+        row = (weights[:, :, None] @ values)[:, :, 0]
+        given = output[:, -1].float().reshape(batch, -1)
+        if given.shape[1] != row[0].numel():
+            self.errors[layer] = torch.tensor(torch.inf)
+            return
+        precisions, kind = [part.dtype for part in (call.query, call.key, call.value, output)], call.query.device.type
+        if torch.is_autocast_enabled(kind):  # rotary embeddings leave float32, which is then rounded all the same
+            precisions.append(torch.get_autocast_dtype(kind))
+        tolerance = max(TOLERANCE.get(precision, LOOSE) for precision in precisions)
+        apart = (row - given.view_as(row)).abs().amax(-1)  # [B, H]
+        worst = apart.masked_fill(~sees, 0.0).amax()  # a padding token may see no key; its output is not used
+        self.errors[layer] = worst / (tolerance * given.abs().amax().clamp(min=1e-6))
 
     def settle(self) -> None:
         """Refuse the model if a row was wrong; else trust it from now on."""
@@ -53,30 +74,3 @@ class RowCheck:
 def row_check(model: Any) -> RowCheck | None:
     """A check for a language model that is not trusted yet."""
     return None if implementation_of(model) in _TRUSTED.get(model, ()) else RowCheck(model)
-
-
-def _distance(call: AttentionCall, output: Tensor) -> Tensor:
-    """The largest difference of the last row [B, H, d], in units of what rounding explains."""
-    assert call.value is not None  # noqa: S101 - only recorded calls are without
-    batch, _, length, _ = call.query.shape
-    rows = torch.full((batch, 1), length - 1, device=call.query.device)
-    sees = (attention_logits(call, rows)[:, :, 0] > torch.finfo(torch.float32).min / 2).any(-1)  # [B, H]
-    weights = attention_weights(call, rows)[:, :, 0]  # [B, H, K]
-    values = call.value.float().repeat_interleave(weights.shape[1] // call.value.shape[1], dim=1)
-    row = (weights[:, :, None] @ values)[:, :, 0]
-    given = output[:, -1].float().reshape(batch, -1)
-    if given.shape[1] != row[0].numel():
-        return torch.tensor(torch.inf)
-    allowed = _tolerance(call, output) * given.abs().amax().clamp(min=1e-6)
-    apart = (row - given.view_as(row)).abs().amax(-1)  # [B, H]
-    return apart.masked_fill(~sees, 0.0).amax() / allowed  # a padding token may see no key; its output is not used
-
-
-def _tolerance(call: AttentionCall, output: Tensor) -> float:
-    """The relative error that rounding explains: that of the coarsest precision the call went through."""
-    assert call.value is not None  # noqa: S101 - asked by the caller
-    precisions = [part.dtype for part in (call.query, call.key, call.value, output)]
-    kind = call.query.device.type
-    if torch.is_autocast_enabled(kind):  # rotary embeddings leave float32, which is then rounded all the same
-        precisions.append(torch.get_autocast_dtype(kind))
-    return max(TOLERANCE.get(precision, LOOSE) for precision in precisions)

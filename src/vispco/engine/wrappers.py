@@ -16,22 +16,17 @@ OnPrompt = Callable[[int | None], None]
 
 def unwrap(model: Any) -> Any:
     """The transformers model inside of `torch.compile`, PEFT, DataParallel and their like."""
-    while True:
-        inner = _inside(model)
+    while isinstance(model, nn.Module):
+        parts = model._modules  # noqa: SLF001 - wrappers forward every other attribute to what is inside
+        # torch.compile; DataParallel, DistributedDataParallel, FSDP
+        inner = parts.get("_orig_mod") or parts.get("module")
+        if inner is None or len(parts) > 1:
+            peft = getattr(type(model), "get_base_model", None)
+            inner = peft(model) if callable(peft) else None
         if inner is None or inner is model:
             return model
         model = inner
-
-
-def _inside(model: Any) -> Any:
-    if not isinstance(model, nn.Module):
-        return None
-    parts = model._modules  # noqa: SLF001 - wrappers forward every other attribute to what is inside
-    for name in ("_orig_mod", "module"):  # torch.compile; DataParallel, DistributedDataParallel, FSDP
-        if isinstance(parts.get(name), nn.Module) and len(parts) == 1:
-            return parts[name]
-    peft = getattr(type(model), "get_base_model", None)
-    return peft(model) if callable(peft) else None
+    return model
 
 
 class Detours:
@@ -43,40 +38,40 @@ class Detours:
         self._undo: list[Callable[[], None]] = []
 
     def install(self) -> None:
-        self._run_plain()
-        self._stay_plain()
-        self._watch_generate()
-        forget_compiled()
-
-    def remove(self) -> None:
-        """Safe in any state."""
-        if self._undo:
-            forget_compiled()
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
-
-    def _run_plain(self) -> None:
-        """Compiled code does not see hooks that came after it."""
-        for wrapper in _compiled_wrappers(self._given()):
+        # Compiled code does not see hooks that came after it, and a model does not know its compiled wrappers.
+        frames, given = _compiled_frames(), self._given()
+        if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
+            found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
+            _WRAPPERS[:] = [(frames, found)]
+        known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
+        if type(given).__name__ == "OptimizedModule" and given not in known:
+            known.append(given)
+        for wrapper in known:
             if unwrap(wrapper) is self.model:
                 self._shadow(wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
         for module in self.model.modules():
             if getattr(module, "_compiled_call_impl", None) is not None:
                 self._shadow(module, "_compiled_call_impl", None)
-            own = module.__dict__.get("forward")
-            if own is not (plain := _not_compiled(own)):
+            own = plain = module.__dict__.get("forward")
+            while (inside := getattr(plain, "_torchdynamo_orig_callable", None)) is not None:
+                plain = inside
+            if plain is not own:
                 self._shadow(module, "forward", plain)
-
-    def _stay_plain(self) -> None:
-        """While the model is pruned, compiled functions call its plain forward."""
+        # while the model is pruned, compiled functions call its plain forward
         self._shadow(self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
+        if hasattr(self.model, "generate"):
+            self._watch(self.model.generate)
+        _forget_compiled()
 
-    def _watch_generate(self) -> None:
-        own = getattr(self.model, "generate", None)
-        if own is None:
-            return
+    def remove(self) -> None:
+        """Safe in any state."""
+        if self._undo:
+            _forget_compiled()
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
 
+    def _watch(self, own: Callable[..., Any]) -> None:
         @wraps(own)
         def generate(*args: Any, **kwargs: Any) -> Any:
             given = [*args[:1], *(kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds"))]
@@ -104,25 +99,8 @@ class Detours:
         self._undo.append(undo)
 
 
-def _not_compiled(function: Any) -> Any:
-    """The function under `torch.compile`; an uncompiled function itself."""
-    while (inside := getattr(function, "_torchdynamo_orig_callable", None)) is not None:
-        function = inside
-    return function
-
-
 _WRAPPERS: list[tuple[int, list[ReferenceType[Any]]]] = []
 """The compiled wrappers that were found last, and the number of frames that had been compiled by then."""
-
-
-def _compiled_wrappers(given: Any) -> list[Any]:
-    """Compiled wrappers that have executed. A model does not know its wrappers; `given` may be one."""
-    frames = _compiled_frames()
-    if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
-        found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
-        _WRAPPERS[:] = [(frames, found)]
-    known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
-    return known if type(given).__name__ != "OptimizedModule" or given in known else [*known, given]
 
 
 def _compiled_frames() -> int:
@@ -131,7 +109,7 @@ def _compiled_frames() -> int:
     return 0 if utils is None else int(utils.counters["frames"]["total"])
 
 
-def forget_compiled() -> None:
+def _forget_compiled() -> None:
     """Discard compiled code: it does not check for hooks that were added or removed after it was made."""
     if _compiled_frames():
         sys.modules["torch._dynamo"].reset()

@@ -13,13 +13,14 @@ from vispco.evaluation.result import Evaluation, Evaluator, TaskResult, wilson_i
 if TYPE_CHECKING:
     from vispco.evaluation.encoded import Encoded, encode
     from vispco.evaluation.evaluate_model import evaluate
-    from vispco.evaluation.evaluator import TaskEvaluator
+    from vispco.evaluation.evaluator import EvaluatorOptions, TaskEvaluator
     from vispco.evaluation.features import FeatureStore
     from vispco.evaluation.kl_meter import KlMeter, Reference, answer_logits
     from vispco.evaluation.spec import EvaluatorSpec
 
 _HOMES = {
     "Encoded": "vispco.evaluation.encoded",
+    "EvaluatorOptions": "vispco.evaluation.evaluator",
     "EvaluatorSpec": "vispco.evaluation.spec",
     "FeatureStore": "vispco.evaluation.features",
     "KlMeter": "vispco.evaluation.kl_meter",
@@ -34,6 +35,7 @@ __all__ = [
     "Encoded",
     "Evaluation",
     "Evaluator",
+    "EvaluatorOptions",
     "EvaluatorSpec",
     "FeatureStore",
     "KlMeter",

@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,12 +39,11 @@ def task_score(sample: Sample, prediction: str) -> float:
     return sample.score(prediction)
 
 
-class TaskEvaluator:
-    """Evaluates candidates (a `Schedule`, a planner, a `Pruner`, or None for the full model) on a fixed list of samples.
+@dataclass(frozen=True, kw_only=True)
+class EvaluatorOptions:
+    """How a `TaskEvaluator` runs, and what it measures and keeps.
 
-    Pictures are encoded once, whatever the number of candidates. Greedy decoding; max_new_tokens is by default what a
-    benchmark allows, and elsewhere what the longest reference answer takes.
-
+    max_new_tokens: of each answer; default: what a benchmark allows, and elsewhere what the longest reference answer takes.
     score: (sample, prediction) -> [0, 1]; default: the metric of the sample's task.
     kl: also measure the KL to the full model, on teacher-forced answers (`direction`). Where people gave different
         answers there is no reference; the full model's own answer takes its place.
@@ -53,6 +53,27 @@ class TaskEvaluator:
     scores: keep every item's score in `Evaluation.details["scores"]`, for `vispco.evaluation.paired`.
     """
 
+    batch_size: int = 64
+    max_new_tokens: int | None = None
+    costs: Sequence[str] = ("exact", "paper")
+    score: Callable[[Sample, str], float] = task_score
+    kl: bool = False
+    direction: Direction = "pruned||full"
+    share: int = 0
+    details: bool = False
+    scores: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens is not None and self.max_new_tokens < 1:
+            raise InvalidInputError(f"max_new_tokens={self.max_new_tokens} was given. Give 1 or more.")
+
+
+class TaskEvaluator:
+    """Evaluates candidates (a `Schedule`, a planner, a `Pruner`, or None for the full model) on a fixed list of samples.
+
+    Pictures are encoded once, whatever the number of candidates. Decoding is greedy. options: of `EvaluatorOptions`.
+    """
+
     def __init__(
         self,
         model: Any,
@@ -60,36 +81,25 @@ class TaskEvaluator:
         samples: Sequence[Sample],
         scorer: ChainLike = "fastv",
         *,
-        batch_size: int = 64,
-        max_new_tokens: int | None = None,
-        costs: Sequence[str] = ("exact", "paper"),
-        score: Callable[[Sample, str], float] = task_score,
-        kl: bool = False,
-        direction: Direction = "pruned||full",
-        share: int = 0,
-        details: bool = False,
-        scores: bool = False,
         store: FeatureStore | None = None,
         reference: Reference | None = None,
         progress: Progress | None = None,
+        **options: Any,
     ) -> None:
         self.model, self.processor, self.samples = model, processor, list(samples)
         self.chain = Chain.of(scorer)
-        if max_new_tokens is not None and max_new_tokens < 1:
-            raise InvalidInputError(f"max_new_tokens={max_new_tokens} was given. Give 1 or more.")
+        self.options = asked = EvaluatorOptions(**options)
         self.sample_set = SampleSet.of(samples)
         self.skipped = self.sample_set.skipped
-        self.longest, answers = answer_limits(model, processor, self.samples, max_new_tokens)
-        self.batch_size = batch_size
-        self.batches = batches(self.samples, batch_size, answers)
+        self.longest, answers = answer_limits(model, processor, self.samples, asked.max_new_tokens)
+        self.batches = batches(self.samples, asked.batch_size, answers)
         self.max_new_tokens = max(self.longest)
         self.tasks = list(dict.fromkeys(sample.task for sample in self.samples))
-        self.score, self.with_kl, self.direction, self.details, self.progress = score, kl, direction, details, progress
-        self.scores = scores
-        self.costs: Mapping[str, cost.Cost] = {name: cost.get(name, model.config) for name in costs}
+        self.progress = progress
+        self.costs: Mapping[str, cost.Cost] = {name: cost.get(name, model.config) for name in asked.costs}
         self.store = store if store is not None else FeatureStore(model, processor)
         self.reference = reference if reference is not None else Reference(model)
-        self.prefixes = PrefixCache(share)
+        self.prefixes = PrefixCache(asked.share)
         self._answered: set[str] = set()
         self.pixels = 1.0
         self.whole: TaskEvaluator | None = None  # of which this one shows the pictures smaller
@@ -101,7 +111,7 @@ class TaskEvaluator:
         """An evaluator of the same model, scorer and batch size on other samples."""
         asked = samples.for_model(self.model, self.processor)
         return TaskEvaluator(
-            self.model, self.processor, asked, self.chain, batch_size=self.batch_size, progress=progress
+            self.model, self.processor, asked, self.chain, batch_size=self.options.batch_size, progress=progress
         )
 
     @property
@@ -123,6 +133,7 @@ class TaskEvaluator:
                 evaluations = self.at_pixels(share).many([candidates[place] for place in places])
                 found |= dict(zip(places, evaluations, strict=True))
             return [found[place] for place in range(len(candidates))]
+        asked = self.options
         runs = [self._run_of(candidate) for candidate in candidates]
         tallies = [Tally(self.costs) for _ in runs]
         shared = sum(run.layers_saved for run in runs) > self.num_layers  # else the unpruned run does not pay
@@ -132,21 +143,22 @@ class TaskEvaluator:
                 began = time.perf_counter()
                 own = encoded if run.cut is None else self.store.encode(batch.samples, cut=run.cut)
                 answers = self._generated(run, batch, own, number, hold=shared)
-                tally.add_answers(batch.samples, answers, self.score)
+                tally.add_answers(batch.samples, answers, self.options.score)
                 assert run.counts is not None  # noqa: S101 - set by the run
                 assert run.workload is not None  # noqa: S101 - likewise
                 tally.add_cost(run.counts, run.workload, self._tower_flops(run, batch, encoded))
                 tally.seconds += time.perf_counter() - began
                 self._say(number, place, len(runs))
             self.prefixes.release(("prompt", number))
-            if self.with_kl:
+            if self.options.kl:
                 for run, tally in zip(runs, tallies, strict=True):
                     began = time.perf_counter()
-                    tally.kl += self._divergences(run, batch, number, self.direction, hold=shared)
+                    tally.kl += self._divergences(run, batch, number, self.options.direction, hold=shared)
                     tally.seconds += time.perf_counter() - began
                 self.prefixes.release(("answer", number))
         return [
-            tally.evaluation(self.tasks, self.sample_set, details=self.details, scores=self.scores) for tally in tallies
+            tally.evaluation(self.tasks, self.sample_set, details=asked.details, scores=asked.scores)
+            for tally in tallies
         ]
 
     def at_pixels(self, share: float) -> TaskEvaluator:
@@ -184,7 +196,7 @@ class TaskEvaluator:
         run = self._run_of(candidate)
         found: list[float] = []
         for number, batch in enumerate(self.batches):
-            found += self._divergences(run, batch, number, direction or self.direction, hold=False)
+            found += self._divergences(run, batch, number, direction or self.options.direction, hold=False)
             self.prefixes.release(("answer", number))
         return mean(found)
 

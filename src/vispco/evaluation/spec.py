@@ -20,15 +20,8 @@ if TYPE_CHECKING:
 
 SAMPLE_BYTES = 1 << 20
 # change how fast, where, or how much is reported, not what is found
-FILES_ONLY = (
-    "files",
-    "encoding",
-    "max_side",
-    "protocol",
-    "metrics",
-    "min_pixels",
-    "max_pixels",
-)  # no synthetic task has them
+# no synthetic task has them
+FILES_ONLY = ("files", "encoding", "max_side", "protocol", "metrics", "min_pixels", "max_pixels")
 SPEED_ONLY = ("batch_size", "share", "details", "model")
 
 
@@ -129,6 +122,17 @@ class EvaluatorSpec:
             max_pixels=self.max_pixels,
         )
 
+    def named(self) -> dict[str, Any]:
+        """What is asked, as a result keeps it: a split of synthetic tasks, or files with their protocol and metrics."""
+        if not self.files:
+            return {"split": self.split, "files": {}, "protocol": None, "metrics": {}}
+        return {"split": None, "files": dict(self.files), "protocol": self.protocol, "metrics": self._metrics_by_file()}
+
+    def _metrics_by_file(self) -> dict[str, str]:
+        from vispco.metrics import benchmark  # noqa: PLC0415
+
+        return {name: self.asking().metric(benchmark(name, own=True)) for name in self.files}
+
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""
         left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else FILES_ONLY)}
@@ -141,10 +145,9 @@ class EvaluatorSpec:
         }
         if self.files:  # what is in them counts, not where they are
             from vispco.data.files import data_files  # noqa: PLC0415
-            from vispco.metrics import benchmark  # noqa: PLC0415
 
             known["files"] = {name: digest(data_files(path)) for name, path in self.files.items()}
-            known["metrics"] = {name: self.asking().metric(benchmark(name, own=True)) for name in self.files}
+            known["metrics"] = self._metrics_by_file()
         return known | {"weights": weights_digest(self.model.name)}
 
     def to_dict(self) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import typer
 from vispco.core.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from vispco.core.runs.run_folder import RunFolder
     from vispco.data.files import SampleSet, SkipReport
     from vispco.data.sample import Sample
     from vispco.evaluation.spec import EvaluatorSpec
@@ -228,9 +227,3 @@ def tell_skipped(reports: Mapping[str, SkipReport | Mapping[str, Any]], say: Cal
         report = given if isinstance(given, SkipReport) else SkipReport.from_dict(given)
         if report.count:
             say(f"{name}: {report.summary()}. The first: {report.listed[0].sentence}")
-
-
-def write_areas(folder: RunFolder, training: Mapping[str, Any]) -> None:
-    """How image areas were spread before and after downsampling, for the page and the figure."""
-    if "areas" in training:
-        folder.write_json("areas.json", training["areas"])

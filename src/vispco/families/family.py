@@ -16,8 +16,6 @@ from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
 ImageSizes = tuple[tuple[int, int, int], ...]
 _ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
-_ATTENTION_KINDS = ("full_attention", "sliding_attention", "chunked_attention", "attention")
-"""Kinds of layers in transformers' configs whose tokens meet in attention alone."""
 _INNER_NAMES = ("model", "decoder", "transformer")
 """Modules in which wrappers of a language model keep it."""
 MIXING_KINDS = ("linear_attention", "conv", "mamba", "recurrent", "hybrid", "hybrid_sliding")
@@ -50,9 +48,9 @@ class Family:
     call_attributes: ClassVar[tuple[str, ...]] = ("rope_deltas",)
     """What `base(model)` keeps on itself from one pass of a generation to the next; by thread while it is pruned."""
     has_class_token: ClassVar[bool] = False
+    """Whether the vision tower puts a class token before the patches."""
     interpolates: ClassVar[bool] = False
     """Whether the tower interpolates its positions for squares of another size than its own."""
-    """Whether the vision tower puts a class token before the patches."""
 
     def base(self, model: nn.Module) -> nn.Module:
         """The module that joins pictures and text: it takes `input_ids` and calls the language model."""
@@ -100,10 +98,6 @@ class Family:
     def attention_of(self, layer: nn.Module, kind: str) -> nn.Module | None:
         """The attention module of a layer of some kind; None where that kind has no attention."""
         return None if kind in MIXING_KINDS[:4] + ALONE_KINDS else self.attention(layer)
-
-    def mixes_tokens(self, kind: str) -> bool:
-        """Whether tokens meet outside of attention in layers of a kind."""
-        return kind in MIXING_KINDS
 
     def key_sources(self, model: nn.Module) -> dict[int, int]:  # noqa: ARG002
         """{layer: the earlier layer whose keys and values it uses}, where layers share them."""

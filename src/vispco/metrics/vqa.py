@@ -123,14 +123,14 @@ def _infer_text(prediction: str, options: Mapping[str, str]) -> str | None:
 
 
 @METRICS.register(name="vlmevalkit-option")
-def vlmevalkit_option(prediction: str, item: Item) -> float:
+def _vlmevalkit_option(prediction: str, item: Item) -> float:
     """Multiple choice by VLMEvalKit's `exact_matching`: the letter if there is one, else the text of one option."""
     chosen = _infer_letter(prediction, item.options) or _infer_text(prediction, item.options)
     return float(bool(prediction.strip()) and chosen is not None and chosen in item.references)
 
 
 @METRICS.register(name="vlmevalkit-yes-no")
-def vlmevalkit_yes_no(prediction: str, item: Item) -> float:
+def _vlmevalkit_yes_no(prediction: str, item: Item) -> float:
     """Yes or no where exactly one of the two words occurs."""
     words = set(_without_full_stops(_strip_punctuation(prediction.lower())).split())
     said = words & {"yes", "no"}
@@ -138,7 +138,7 @@ def vlmevalkit_yes_no(prediction: str, item: Item) -> float:
 
 
 @METRICS.register(name="vlmevalkit-vqa")
-def vlmevalkit_vqa(prediction: str, item: Item) -> float:
+def _vlmevalkit_vqa(prediction: str, item: Item) -> float:
     """VQA accuracy: the mean over people of min(others who gave the answer / 3, 1), whatever their number."""
     given = _vlmevalkit_normalize(prediction)
     if not prediction.strip():

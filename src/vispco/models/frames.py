@@ -23,10 +23,8 @@ from vispco.core.errors import InvalidInputError
 SETTINGS = "video_preprocessor_config.json"
 FRAMES_PER_SECOND = 2.0  # what frames are taken for unless they say otherwise: the rate at which Qwen takes them
 STACKED = ("llava_next_video", "llava_onevision")
-TIMED = (
-    "qwen3_vl",
-    "qwen3_vl_moe",
-)  # a text for each temporal patch: its time, and the patch between the marks of a picture
+# a text for each temporal patch: its time, and the patch between the marks of a picture
+TIMED = ("qwen3_vl", "qwen3_vl_moe")
 JOINED = ("qwen2_vl", "qwen2_5_vl", *TIMED)
 
 

@@ -17,15 +17,8 @@ JOINED = (
 )
 
 OWN_CODE = (OSError, ValueError, ImportError)  # errors in the code of a model are shown as they are
-ANY_FILE = (
-    *OWN_CODE,
-    RuntimeError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    IndexError,
-    ArithmeticError,
-)  # a damaged config
+# a damaged config
+ANY_FILE = (*OWN_CODE, RuntimeError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError)
 
 
 def load(

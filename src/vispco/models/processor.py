@@ -116,7 +116,9 @@ class JoinedProcessor:
                     first += picture_text(self, processed, number, counts[place]) + part
                     number += 1
                 prompts[place] = first
-        kwargs.setdefault("add_special_tokens", self._begins(prompts))
+        begin = self.tokenizer.bos_token  # a chat template writes it itself; plain text needs it from the tokenizer
+        begun = bool(begin) and all(prompt.startswith(begin) for prompt in prompts)
+        kwargs.setdefault("add_special_tokens", not begun)
         encoded = self.tokenizer(prompts, padding=padding, return_tensors=return_tensors, **kwargs)
         ids = torch.as_tensor(encoded["input_ids"])
         found |= {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
@@ -160,11 +162,6 @@ class JoinedProcessor:
         shown = f"{start}{self.video_token * (tokens // len(times))}{end}"
         return "".join(f"<{seconds:.1f} seconds>{shown}" for seconds in times)
 
-    def _begins(self, prompts: list[str]) -> bool:
-        """A chat template writes the first token itself; plain text needs it from the tokenizer."""
-        begin = self.tokenizer.bos_token
-        return not (begin and all(prompt.startswith(begin) for prompt in prompts))
-
     def apply_chat_template(
         self, conversation: Any, *, tokenize: bool = False, processor_kwargs: Any = None, **kwargs: Any
     ) -> Any:
@@ -204,19 +201,14 @@ def chat_text(processor: Any, conversation: Any, **options: Any) -> str:
     """
     text: str = processor.apply_chat_template(conversation, tokenize=False, **options)
     video, picture = (getattr(processor, name, None) for name in ("video_token", "image_token"))
-    kinds = _media(conversation)
+    parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
+    kinds = [part["type"] for part in parts if part["type"] in ("image", "video")]
     if "video" not in kinds or not video or video in text:
         return text
     picture = getattr(processor, "placeholder", picture)
     first, *rest = processor.apply_chat_template(_as_pictures(conversation), tokenize=False, **options).split(picture)
     tokens = [video if kind == "video" else picture for kind in kinds]
     return str(first + "".join(token + part for token, part in zip(tokens, rest, strict=True)))
-
-
-def _media(conversation: Any) -> list[str]:
-    """The media of a conversation, in order: 'image' and 'video'."""
-    parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
-    return [part["type"] for part in parts if part["type"] in ("image", "video")]
 
 
 def _pictures_of(conversation: Any) -> list[Any]:

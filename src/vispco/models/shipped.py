@@ -37,6 +37,21 @@ def path(name: str) -> Path:
     return smol.folder() if name == smol.NAME else WEIGHTS / name
 
 
+def card(name: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """What a model is and can do, None where its weights are not shipped; and the cells of its row in a table.
+
+    Those are parameters, visual tokens, accuracy, the worst task, accuracy on blank pictures, and class.
+    """
+    file = WEIGHTS / name / CARD
+    if not file.exists():
+        return None, ["not shipped", *[""] * 5]
+    facts = {key: value for key, value in json.loads(file.read_text()).items() if key not in ("curve", "sha256")}
+    scores = {task: score for task, score in facts["accuracy"].items() if task != "average"}
+    worst = min(scores, key=lambda task: scores[task])
+    shares = [f"{facts['accuracy']['average']:.1%}", f"{worst} {scores[worst]:.1%}", f"{facts['blank']['average']:.1%}"]
+    return facts, [f"{facts['parameters']:,}", facts["visual_tokens"], *shares, facts["architecture"]]
+
+
 def verify(folder: Path) -> None:
     """Raise if a file of the folder is not what its card says."""
     name = folder.name

@@ -181,20 +181,16 @@ class JointPlanner:
             counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill, asked=asked)
         return counts
 
-    def _workload(self, chain: int, sizes: Array) -> Workload:
-        """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
-        columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
-        planning = torch.from_numpy(self.reader.flops(sizes))
-        return self._under(
-            chain, workload_under(self.chains[chain], self.cost.dimensions, *columns, planning_flops=planning)
-        )
-
-    def _under(self, chain: int, workload: Workload) -> Workload:
-        """The same samples under another of the chains."""
+    def _workload(self, chain: int, samples: Array | Workload) -> Workload:
+        """Samples [n, 4], or those of a workload, that follow one of the chains, with what this planner itself takes."""
         own, size = self.chains[chain], self.cost.dimensions
+        if not isinstance(samples, Workload):
+            columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in samples.T)
+            planning = torch.from_numpy(self.reader.flops(samples))
+            samples = workload_under(own, size, *columns, planning_flops=planning)
         reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
         site, first = own.sites(size.num_layers), own.earliest_layer
-        return replace(workload, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
+        return replace(samples, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
 
     def _calibration(self) -> tuple[KlCurves, Callable[[Array], Array]]:
         """The curves of the calibration samples, each estimated from the others, and what they spend of budgets [M]: [M]."""
@@ -224,12 +220,12 @@ class JointPlanner:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
         keys = list(map(tuple, sizes.tolist()))
         if not self._floors.keys() >= set(keys):
-            first = HostPricing(self.cost, self._workload(0, sizes))
-            shown = first.workload.full(1)[..., 0]
-            text_alone = CutWorkload(first.workload.num_text, first.workload.num_visual, "entry", 0, num_shown=shown)
+            load = self._workload(0, sizes)
+            first = HostPricing(self.cost, load)
+            text_alone = CutWorkload(load.num_text, load.num_visual, "entry", 0, num_shown=load.full(1)[..., 0])
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
-            loads = {chain: self._under(plain.index(chain), first.workload) for chain in dict.fromkeys(plain)}
-            lowest = {chain: first.under(load).lowest for chain, load in loads.items()}
+            loads = {chain: self._workload(plain.index(chain), load) for chain in dict.fromkeys(plain)}
+            lowest = {chain: HostPricing(self.cost, own, first).lowest for chain, own in loads.items()}
             floors = np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
             self._floors |= dict(zip(keys, floors, strict=True))
         return np.stack([self._floors[key] for key in keys])
@@ -254,8 +250,8 @@ class JointPlanner:
             numbers.setdefault(kind, set()).add(number)
             own = least.setdefault(kind, {})
             own[level] = min(own.get(level, np.inf), float(loss[place]))
-
-        def lost(kind: object) -> float:
-            return sum(count * least[kind].get(level, _NO_CONFIGURATION) for level, count in served.items())
-
-        return sorted(numbers[min(numbers, key=lost)])
+        lost = {
+            kind: sum(count * own.get(level, _NO_CONFIGURATION) for level, count in served.items())
+            for kind, own in least.items()
+        }
+        return sorted(numbers[min(lost, key=lambda kind: lost[kind])])

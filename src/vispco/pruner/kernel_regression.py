@@ -136,18 +136,11 @@ class BatchRegression:
         self.regression = regression
         self.bandwidths, self.which = np.unique(regression.bandwidth.cpu().numpy(), return_inverse=True)
         self._tables: dict[tuple[torch.device, bool], _Tables] = {}
-        self._on(regression.keys.device)
+        self._tables_on(regression.keys.device)
 
     def estimate(self, layout: TokenLayout, embeddings: Tensor) -> Array:
         """The loss of each configuration: float32 [B, K] on the host. embeddings: [B, N, D], what enters the language model."""
-        found = self._by_bandwidth(layout, embeddings)
-        found = found.cpu().numpy() if isinstance(found, Tensor) else found
-        own: Array = found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.which))].T
-        return own
-
-    def _by_bandwidth(self, layout: TokenLayout, embeddings: Tensor) -> Numbers:
-        """The loss under each of the W bandwidths: [W, B, K]."""
-        tables, axes = self._on(embeddings.device), self.regression.axes.shape[1]
+        tables, axes = self._tables_on(embeddings.device), self.regression.axes.shape[1]
         scaled = (batch_features(layout, embeddings) - tables.centre) * tables.scale
         projected = scaled @ tables.axes  # of words, picture and size apart: [B, 3 Q]
         words, picture, size = (projected[:, at : at + axes] for at in range(0, 3 * axes, axes))
@@ -156,11 +149,15 @@ class BatchRegression:
             points = torch.addcmul(torch.addcmul(size, words, inverse[:, :1]), picture, inverse[:, 1:])  # [B, Q]
             # -|x - y|^2 / 2, without |x|^2, which is the same for all y
             near = torch.addmm(tables.lengths, points, tables.keys)
-            return (near * tables.sharpness).softmax(-1) @ tables.kl
-        points = size + words * inverse[:, :1] + picture * inverse[:, 1:]
-        near = (points @ tables.keys + tables.lengths) * tables.sharpness
-        grown = np.exp(near - near.max(axis=-1, keepdims=True))
-        return grown / grown.sum(axis=-1, keepdims=True) @ tables.kl
+            found = ((near * tables.sharpness).softmax(-1) @ tables.kl).cpu().numpy()
+        else:
+            points = size + words * inverse[:, :1] + picture * inverse[:, 1:]
+            near = (points @ tables.keys + tables.lengths) * tables.sharpness
+            grown = np.exp(near - near.max(axis=-1, keepdims=True))
+            found = grown / grown.sum(axis=-1, keepdims=True) @ tables.kl
+        # found: the loss under each of the W bandwidths, [W, B, K]
+        own: Array = found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.which))].T
+        return own
 
     def flops(self, sizes: Array) -> Array:
         """FLOPs of an estimate for samples [B, 2 or more] with these numbers of text and visual tokens: int64 [B]."""
@@ -170,15 +167,11 @@ class BatchRegression:
         compared = 2 * described * (3 * axes + 2) + 2 * known * (axes + len(self.bandwidths) * len(self.which))
         return np.asarray(pooled + compared, dtype=np.int64)
 
-    def _on(self, device: torch.device) -> _Tables:
-        key = (device, is_on_host(device))
-        if key not in self._tables:
-            self._tables = {key: self._make(device)}
-        return self._tables[key]
-
     @torch.no_grad()
-    def _make(self, device: torch.device) -> _Tables:
-        fitted = self.regression
+    def _tables_on(self, device: torch.device) -> _Tables:
+        key, fitted = (device, is_on_host(device)), self.regression
+        if key in self._tables:
+            return self._tables[key]
         with torch.inference_mode(mode=False):
             axes, keys = fitted.axes.cpu(), fitted.keys.cpu()
             count = (len(axes) - 1) // 3
@@ -198,7 +191,8 @@ class BatchRegression:
                 fitted.kl.cpu(),
                 torch.from_numpy((1.0 / self.bandwidths).astype(np.float32))[:, None, None],
             )
-            return _Tables(*(as_numbers(each.contiguous().to(device)) for each in made))
+            self._tables = {key: _Tables(*(as_numbers(each.contiguous().to(device)) for each in made))}
+        return self._tables[key]
 
 
 def batch_features(layout: TokenLayout, embeddings: Tensor) -> Numbers:

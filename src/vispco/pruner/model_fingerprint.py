@@ -40,10 +40,25 @@ class ModelFingerprint:
 
     @classmethod
     def of(cls, model: Any) -> Self:
+        """Of weights, the names, shapes and some numbers; those that are not in memory count by name and shape."""
         model = unwrap(model)
         sizes = Dimensions.from_config(model.config).to_dict()
-        known = {name: _plain(value) for name, value in sizes.items() if name not in _NOT_SIZES}
-        return cls(type(model).__name__, known, _weights_digest(model))
+        known = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in sizes.items()
+            if name not in _NOT_SIZES
+        }
+        digest = blake2b(digest_size=16)
+        # of compiled parts
+        named = {name.replace("_orig_mod.", ""): tensor for name, tensor in model.named_parameters()}
+        for name in sorted(named):
+            tensor = named[name].detach()
+            digest.update(f"{name}:{tuple(tensor.shape)};".encode())
+            if tensor.device.type != "meta" and tensor.is_floating_point():
+                flat = tensor.reshape(-1)
+                some = flat[:: max(1, flat.numel() // _SPREAD)].to("cpu", torch.bfloat16)
+                digest.update(some.view(torch.int16).numpy().tobytes())
+        return cls(type(model).__name__, known, digest.hexdigest())
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,28 +112,11 @@ def check_model(spec: PrunerSpec, model: Any) -> None:
     made_for.check(model, f"The pruner in {spec.folder}")
 
 
-@torch.no_grad()
-def _weights_digest(model: Any) -> str:
-    """Names, shapes and some numbers of every parameter; weights that are not in memory count by name and shape."""
-    found = blake2b(digest_size=16)
-    named = ((name.replace("_orig_mod.", ""), tensor) for name, tensor in model.named_parameters())  # of compiled parts
-    for name, tensor in sorted(named, key=lambda pair: pair[0]):
-        found.update(f"{name}:{tuple(tensor.shape)};".encode())
-        if tensor.device.type != "meta" and tensor.is_floating_point():
-            flat = tensor.detach().reshape(-1)
-            some = flat[:: max(1, flat.numel() // _SPREAD)].to("cpu", torch.bfloat16)
-            found.update(some.view(torch.int16).numpy().tobytes())
-    return found.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _known(value: Any) -> Any:
     """A size as it is compared: of layers without a window, however many there are, nothing is known."""
-    empty = isinstance(value, list | tuple) and all(each is None for each in value)
-    return None if empty else _plain(value)
+    if not isinstance(value, list | tuple):
+        return value
+    return None if all(each is None for each in value) else list(value)
 
 
 def _shown(value: Any) -> str:

@@ -22,7 +22,7 @@ def shrink_processor(processor: Any, share: float) -> Any:
     tool, found = processor.image_processor, copy.copy(processor)
     size = dict(getattr(tool, "size", None) or {})
     if hasattr(tool, "merge_size") and size.get("longest_edge") and size.get("shortest_edge"):
-        found.image_processor = SmallerGrids(tool, share)
+        found.image_processor = _SmallerGrids(tool, share)
         video = getattr(processor, "video_processor", None)
         if video is not None:
             found.video_processor = copy.copy(video) if hasattr(video, "image_processor") else _NoVideos()
@@ -43,7 +43,7 @@ def shrink_processor(processor: Any, share: float) -> Any:
     return found
 
 
-class SmallerGrids:
+class _SmallerGrids:
     """Qwen's image processor, before which each picture is resized to a smaller grid of whole cells; all else is its own."""
 
     def __init__(self, tool: Any, share: float) -> None:

@@ -67,9 +67,8 @@ class Pruner:
         self.chain = with_options(Chain.of(scorer), allocation, compensate)
         self.schedule, self.mode, self.relaxation, self.record = schedule, mode, relaxation, record
         self.pixels, self.prepared = check_pixels(pixels), False
-        self.tower: tuple[float, ...] | None = getattr(
-            schedule, "tower", None
-        )  # see `Schedule.tower`; a planner may have one
+        # see `Schedule.tower`; a planner may have one
+        self.tower: tuple[float, ...] | None = getattr(schedule, "tower", None)
         if isinstance(schedule, Schedule) and schedule.tower is not None and schedule.rebuilt != self.chain.rebuilds:
             raise InvalidInputError(
                 f"The chain {str(self.chain)!r} {'rebuilds' if self.chain.rebuilds else 'does not rebuild'} what leaves in the vision "
@@ -136,6 +135,11 @@ class Pruner:
     def controller(self) -> MeanController | None:
         """What keeps the mean of a mean budget; None where nothing does. `running_mean` is over the last 256 inputs."""
         return getattr(self.schedule, "controller", None)
+
+    def named(self) -> dict[str, Any]:
+        """The scorer and the schedule, as a result keeps them; a planner has no schedule."""
+        schedule = self.schedule.to_dict() if isinstance(self.schedule, Schedule) else None
+        return {"scorer": str(self.chain), "schedule": schedule}
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write the pruner into a folder, with its predictor if it has one; `from_pretrained` reads it. Gives the folder."""

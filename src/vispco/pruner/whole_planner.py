@@ -113,9 +113,7 @@ def entering_shares(cost: Cost, layout: TokenLayout, budget: float) -> Array:
 
 def entered_layout(layout: TokenLayout) -> TokenLayout:
     """The layout of a prompt that has only what entered the language model."""
-    given = {each.name: getattr(layout, each.name) for each in fields(TokenLayout)}
-    return (
-        layout
-        if type(layout) is TokenLayout and layout.pixels == 1.0
-        else TokenLayout(**{**given, "pixels": 1.0, "known": {}})
-    )
+    if type(layout) is TokenLayout and layout.pixels == 1.0:
+        return layout
+    given = {each.name: getattr(layout, each.name) for each in fields(TokenLayout) if each.init}
+    return TokenLayout(**{**given, "pixels": 1.0, "known": {}})

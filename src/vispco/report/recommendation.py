@@ -152,7 +152,7 @@ def _worst_items(
 ) -> tuple[dict[str, str], ...]:
     """Items that lose the most, of those that lose anything. whole, fewer: answers by id, unpruned and pruned."""
     lost = {
-        each.id: evaluator.score(each, whole[each.id]) - evaluator.score(each, fewer[each.id])
+        each.id: evaluator.options.score(each, whole[each.id]) - evaluator.options.score(each, fewer[each.id])
         for each in evaluator.samples
     }
     losing = sorted(

@@ -43,9 +43,8 @@ class RunFiles:
     swept: dict[str, Frontier] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     shapes: tuple[dict[str, Any], ...] = ()
-    studies: dict[str, dict[str, Any]] = field(
-        default_factory=dict
-    )  # what each sweep was of, where its journal is here
+    # what each sweep was of, where its journal is here
+    studies: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each sweep was called, where it says
     comparison: Comparison | None = None
     methods: MethodTable | None = None

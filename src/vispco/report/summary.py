@@ -45,14 +45,14 @@ def summarize(files: RunFiles, label: str, frontier: Frontier, examples: Sequenc
     )
 
 
-def state_at(example: Example, budget: float) -> ExampleState:
+def _state_at(example: Example, budget: float) -> ExampleState:
     """The dearest state of an example that a budget affords, else the cheapest."""
     affordable = [state for state in example.states if state.budget <= budget + 1e-9]
     return affordable[-1] if affordable else example.states[0]
 
 
 def _same(example: Example, budget: float) -> bool:
-    state = state_at(example, budget)
+    state = _state_at(example, budget)
     return state.answer == example.unpruned and state.correct is not False and example.unpruned_correct is not False
 
 

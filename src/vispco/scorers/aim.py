@@ -112,9 +112,8 @@ def _rounds(context: ScoringContext) -> int:
     """The number of rounds until every sample has its count; a round at most halves a picture."""
     layout = context.layout
     sizes = layout.image_sizes or ()
-    if (
-        tuple(rows * columns for _, rows, columns in sizes) != layout.whole.num_visual
-    ):  # not one picture for each sample
+    # not one picture for each sample
+    if tuple(rows * columns for _, rows, columns in sizes) != layout.whole.num_visual:
         return max(layout.num_visual).bit_length()  # some of a sample's pictures may end before others
     return max(_halvings(*pair) for pair in zip(layout.num_visual, context.host_counts, strict=True))
 

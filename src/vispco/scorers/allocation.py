@@ -154,10 +154,8 @@ class _AskedOnce:
         def ask(*given: Any, **options: Any) -> Any:
             key = (name, *(id(each) if isinstance(each, Tensor) else each for each in given), *options.items())
             if key not in self._known:
-                self._known[key] = (
-                    method(*given, **options),
-                    given,
-                )  # what was given is kept, so that its id stays its own
+                # what was given is kept, so that its id stays its own
+                self._known[key] = (method(*given, **options), given)
             return self._known[key][0]
 
         return ask

@@ -14,12 +14,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self, TypeAlias, Union
 
@@ -53,12 +54,26 @@ class Chain:
     compensate: beta. Pruned keys are missed in the softmax; where K of a picture's N visual tokens are left, text attends to
         them with logits raised by beta * log(N / K); 0 is off. See `vispco.engine.compensation`.
     tower: (block, scorer) pairs inside the vision tower, blocks growing; see `vispco.engine.tower_cut`.
+
+    What follows from them: in_charge: the stages, each of which divides its count as the chain says. earliest_layer: the first
+    that may see fewer tokens than there are. taps_attention: whether attention calls are seen at all, of the layer before, or of
+    the one that is entered. needs_vision: all that any of the scorers reads of the vision tower. rebuilds: see `Scorer.rebuilds`.
     """
 
     stages: tuple[tuple[int, Scorer], ...]
     allocation: str = SCORE
     compensate: float = 0.0
     tower: tuple[tuple[int, Scorer], ...] = ()
+    scorers: tuple[Scorer, ...] = field(init=False, repr=False, compare=False)
+    in_charge: tuple[tuple[int, Scorer], ...] = field(init=False, repr=False, compare=False)
+    earliest_layer: int = field(init=False, repr=False, compare=False)
+    needs_attention: bool = field(init=False, repr=False, compare=False)
+    taps_attention: bool = field(init=False, repr=False, compare=False)
+    reads_question: bool = field(init=False, repr=False, compare=False)
+    merges: bool = field(init=False, repr=False, compare=False)
+    decides_count: bool = field(init=False, repr=False, compare=False)
+    rebuilds: bool = field(init=False, repr=False, compare=False)
+    needs_vision: VisionNeeds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_allocation(self.allocation)
@@ -79,6 +94,17 @@ class Chain:
                     )
         for block, scorer in self.tower:
             scorer.check_tower(block)
+        scorers, given = tuple(scorer for _, scorer in self.stages), self.stages
+        if self.allocation != SCORE:
+            given = tuple((layer, Allocated(scorer, self.allocation)) for layer, scorer in self.stages)
+        found: dict[str, Any] = {"scorers": scorers, "in_charge": given, "earliest_layer": self.stages[0][0]}
+        for name in ("needs_attention", "reads_question", "merges", "decides_count"):
+            found[name] = any(getattr(each, name) for each in scorers)
+        found["rebuilds"] = any(each.rebuilds for _, each in self.tower)
+        found["taps_attention"] = any(each.needs_attention or each.needs_entering for each in scorers)
+        found["needs_vision"] = functools.reduce(operator.or_, (each.needs_vision for each in scorers), VisionNeeds())
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
         if len({scorer.rebuilds for _, scorer in self.tower}) > 1:
             raise InvalidInputError(f"{self.name} was given. Inside the vision tower all scorers rebuild, or none.")
 
@@ -96,14 +122,10 @@ class Chain:
             if colon and prefix.startswith(COMPENSATE):
                 return cls.of(rest).with_compensation(prefix.removeprefix(COMPENSATE))
             return cls._of_parts([_parse_part(part, given) for part in split_outside(given, "+")])
-        if isinstance(given, Mapping):
-            return cls._of_mapping(given)
         if isinstance(given, Sequence):
             return cls._of_parts([_read_part(part) for part in given])
-        raise InvalidInputError(f"{given!r} was given for a scorer. {_HOW_TO_WRITE}")
-
-    @classmethod
-    def _of_mapping(cls, given: Mapping[Any, Any]) -> Chain:
+        if not isinstance(given, Mapping):
+            raise InvalidInputError(f"{given!r} was given for a scorer. {_HOW_TO_WRITE}")
         if "scorers" in given:
             chain = cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
             return chain.with_compensation(given.get("compensate", 0.0))
@@ -152,15 +174,6 @@ class Chain:
         """The same scorers, with attention given back to the tokens that are left."""
         return replace(self, compensate=check_compensation(beta))
 
-    @property
-    def scorers(self) -> tuple[Scorer, ...]:
-        return tuple(scorer for _, scorer in self.stages)
-
-    @property
-    def earliest_layer(self) -> int:
-        """The first layer that may see fewer tokens than there are."""
-        return self.stages[0][0]
-
     def for_model(self, model: Any) -> Chain:
         """The chain that runs on a model; see `Scorer.for_model`."""
         found = tuple((layer, scorer.for_model(model)) for layer, scorer in self.stages)
@@ -171,17 +184,10 @@ class Chain:
         """The scorer that chooses the cells that enter a block of the vision tower; None before the first stage."""
         return next((scorer for first, scorer in reversed(self.tower) if first <= block), None)
 
-    @cached_property
-    def _in_charge(self) -> tuple[tuple[int, Scorer], ...]:
-        """The stages, each of which divides its count as the chain says."""
-        if self.allocation == SCORE:
-            return self.stages
-        return tuple((layer, Allocated(scorer, self.allocation)) for layer, scorer in self.stages)
-
     def scorer_at(self, layer: int) -> Scorer | None:
         """The scorer that chooses the tokens that enter a layer; None before the first stage."""
         found = None
-        for first, scorer in self._in_charge:
+        for first, scorer in self.in_charge:
             if first <= layer:
                 found = scorer
         return found
@@ -204,40 +210,6 @@ class Chain:
         if len(kinds) > 1:
             raise InvalidInputError(f"{self.name!r} has tokens leave at two kinds of places; see Chain.sites().")
         return kinds.pop()
-
-    @property
-    def needs_attention(self) -> bool:
-        return any(scorer.needs_attention for scorer in self.scorers)
-
-    @property
-    def taps_attention(self) -> bool:
-        """Whether attention calls are seen at all: of the layer before, or of the one that is entered."""
-        return any(scorer.needs_attention or scorer.needs_entering for scorer in self.scorers)
-
-    @property
-    def reads_question(self) -> bool:
-        return any(scorer.reads_question for scorer in self.scorers)
-
-    @property
-    def needs_vision(self) -> VisionNeeds:
-        """All that any of the scorers reads of the vision tower."""
-        needs = VisionNeeds()
-        for scorer in self.scorers:
-            needs |= scorer.needs_vision
-        return needs
-
-    @property
-    def merges(self) -> bool:
-        return any(scorer.merges for scorer in self.scorers)
-
-    @property
-    def rebuilds(self) -> bool:
-        """See `Scorer.rebuilds`."""
-        return any(scorer.rebuilds for _, scorer in self.tower)
-
-    @property
-    def decides_count(self) -> bool:
-        return any(scorer.decides_count for scorer in self.scorers)
 
     @property
     def name(self) -> str:

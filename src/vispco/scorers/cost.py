@@ -40,7 +40,13 @@ class ChainScoring:
     def flops(self, falls: Array, num_text: Array, num_instruction: Array, num_visual: Array) -> ScoringFlops:
         """FLOPs of the choices before the layers that are marked: falls bool [n, L], numbers of tokens int64 [n]."""
         constant, linear, quadratic, kept = np.zeros((4, *falls.shape), dtype=np.int64)
-        found = ScoringFlops(constant, linear, quadratic, kept, once=self._tower_flops(num_visual))
+        once, size = np.zeros_like(num_visual), self.dimensions.vision
+        if size is not None:  # attention rows of the vision tower that are read, taken for one picture a sample
+            needs = self.chain.needs_vision if self.reads is None else self.reads
+            patches = num_visual * size.patches + size.class_tokens
+            rows = len(needs.received) * patches + len(needs.attention) * (1 if size.class_tokens else patches)
+            once = np.where(num_visual > 0, 2 * rows * patches * size.width, 0)
+        found = ScoringFlops(constant, linear, quadratic, kept, once)
         ready: dict[tuple[int, bool], Array] = {}
         for layer in np.flatnonzero(falls.any(axis=0)).tolist():
             scorer = self.chain.scorer_at(layer)
@@ -60,30 +66,20 @@ class ChainScoring:
             found.once[:] += np.where(falls[:, first:end].any(axis=1), setup, 0)
         return found
 
-    def _tower_flops(self, num_visual: Array) -> Array:
-        """Attention rows of the vision tower that are read, taken for one picture a sample: int64 [n]."""
-        needs, size = self.chain.needs_vision if self.reads is None else self.reads, self.dimensions.vision
-        if size is None:
-            return np.zeros_like(num_visual)
-        patches = num_visual * size.patches + size.class_tokens
-        rows = len(needs.received) * patches + len(needs.attention) * (1 if size.class_tokens else patches)
-        return np.where(num_visual > 0, 2 * rows * patches * size.width, 0)
-
     def _polynomial(self, scorer: Scorer, text: Array, asked: Array, visual: Array, *, reads: bool) -> Array:
         """Of one choice among v visual tokens, constant, linear and quadratic term: int64 [3, n]. From three values of v."""
         size = self.dimensions
         width = size.heads * size.head_dim
-
-        def flops(live: int) -> Array:
+        flops = []
+        for live in range(3):
             tokens: Any = text + live
             total = scorer.choice_flops(tokens, visual, size)  # type: ignore[arg-type]
             if reads:
                 total = total + scorer.attention_rows(asked, live) * tokens * 2 * width  # type: ignore[arg-type]
             if scorer.needs_entering:  # queries, keys and values of the layer are computed once for the choice
                 total = total + tokens * size.hidden * (2 * width + 4 * size.kv_heads * size.head_dim)
-            return np.broadcast_to(np.asarray(total, dtype=np.int64), visual.shape)
-
-        none, one, two = flops(0), flops(1), flops(2)
+            flops.append(np.broadcast_to(np.asarray(total, dtype=np.int64), visual.shape))
+        none, one, two = flops
         quadratic = (two - 2 * one + none) // 2
         return np.stack([none, one - none - quadratic, quadratic])
 

@@ -39,9 +39,8 @@ class LRCP(Scorer):
         products = (centred @ centred.transpose(1, 2)).double()
         values, vectors = torch.linalg.eigh(products)  # ascending
         beyond = max(0, values.shape[1] - self.rank)
-        residual = (vectors[..., :beyond] ** 2 * values[:, None, :beyond].clamp(min=0)).sum(
-            -1
-        )  # [B, V], squared lengths
+        # [B, V], squared lengths
+        residual = (vectors[..., :beyond] ** 2 * values[:, None, :beyond].clamp(min=0)).sum(-1)
         longest = products.diagonal(dim1=1, dim2=2).amax(-1, keepdim=True)
         found: Tensor = (residual / (longest * _EQUAL).clamp(min=1e-30)).round()
         return found

@@ -69,9 +69,8 @@ class TopV(Scorer):
         apart = ((grid[:, :, None] - grid[:, None]).double() ** 2).sum(-1)
         apart = torch.where(image[:, :, None] == image[:, None], 1 - torch.exp(-apart / 2), 1.0)
         middle = ((torch.tensor(sizes, device=grid.device) - 1) / 2)[image.clamp(min=0)]  # of the picture: [B, V, 3]
-        from_centre = ((grid - middle) ** 2).sum(-1).sqrt() / (middle**2).sum(-1).sqrt().clamp(
-            min=0.5
-        )  # 1 at the corners
+        # 1 at the corners
+        from_centre = ((grid - middle) ** 2).sum(-1).sqrt() / (middle**2).sum(-1).sqrt().clamp(min=0.5)
         return cost + apart + from_centre[..., None]
 
 

@@ -24,7 +24,7 @@ from vispco.search.claim import claimed
 from vispco.search.evaluate_planners import evaluate_planners, with_selector
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import SearchJournal
-from vispco.search.search_spec import BUDGETS, SearchSpec
+from vispco.search.search_spec import SearchSpec
 from vispco.search.whole_search import search_whole
 from vispco.version import __version__
 
@@ -41,10 +41,8 @@ def search(
     *,
     spec: SearchSpec | None = None,
     scorer: ChainLike | None = None,
-    budgets: Sequence[float] = BUDGETS,
     directory: str | Path | RunFolder | None = None,
     test: Sequence[Sample] | None = None,
-    seed: int = 0,
     facts: Mapping[str, Any] | None = None,
     memory: int | None = None,
     show: bool = False,
@@ -57,14 +55,15 @@ def search(
     anything else in it is refused (`vispco.core.runs.run_folder`).
 
     Without `scorer` the joint space is searched: which chain of scorers, and which schedule. With one scorer, its schedules
-    alone are searched. options: further arguments of `SearchSpec.choose`, such as scorers, servable, mode or compensate.
+    alone are searched. options: further arguments of `SearchSpec.choose`, such as budgets, seed, scorers, servable, mode
+    or compensate.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
-    calibration set itself, which flatters. seed: of everything that is drawn. spec: all of these at once (scorer, budgets,
-    seed and options), in place of them. memory: bytes, see `SearchRun.prepare`. facts: more for config.json, such as the command that was given.
+    calibration set itself, which flatters. spec: scorer and options at once, in place of them. memory: bytes, see
+    `SearchRun.prepare`. facts: more for config.json, such as the command that was given.
     Deploy with `vispco.Pruner.from_pretrained(directory, budget=...)`, or `vispco.PrunerSpec.load`.
     """
     began = time.perf_counter()
-    spec = spec or SearchSpec.choose(scorer, budgets=tuple(budgets), seed=seed, **options)
+    spec = spec or SearchSpec.choose(scorer, **options)
     spec = spec.for_model(model.config)
     with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder, finished):
         if finished and place is not None:

@@ -146,9 +146,8 @@ class SearchSpec:
         allocation: of tokens over a prompt's pictures, compensate: of attention to tokens that are left, in place of what the
         scorers say (a joint search that is not given it searches it). rest: the other fields.
         """
-        named = (
-            kernels.KERNELS.get(kernel).name if isinstance(kernel, str) else kernel.name
-        )  # an unknown one is refused
+        # an unknown one is refused
+        named = kernels.KERNELS.get(kernel).name if isinstance(kernel, str) else kernel.name
         if scorer is not None and scorers is not None:
             raise InvalidInputError("Both one scorer and a list of scorers were given. Keep one of them.")
         if scorer is None and scorers is not None and len(scorers) == 1 and not (servable or cacheable):

@@ -228,7 +228,7 @@ def sweep(
                 "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
                 "scorer": evaluator.scorer.to_dict(),
                 "samples": hashlib.sha256(ids.encode()).hexdigest()[:16],
-                "kl": evaluator.with_kl,
+                "kl": evaluator.options.kl,
             },
             on_progress=progress,
         )

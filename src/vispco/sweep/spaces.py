@@ -148,9 +148,8 @@ class _StagesSpace(Space):
         count = len(self.parameters) // 2
         heights = _descending([params[f"share_{j}"] for j in range(1, count + 1)])
         layers = sorted(int(params[f"layer_{j}"]) for j in range(1, count + 1))
-        return Schedule.stages(
-            dict(zip(layers, heights, strict=True)), self.num_layers
-        )  # the last of equal layers wins
+        # the last of equal layers wins
+        return Schedule.stages(dict(zip(layers, heights, strict=True)), self.num_layers)
 
 
 class FreeSpace(Space):

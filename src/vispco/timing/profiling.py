@@ -172,9 +172,8 @@ class _Measurement:
             if drop <= 0:  # hidden by noise: from the least times, of the runs with most drops and with none
                 least = 1e3 * seconds_by_round.min(axis=0)
                 drop = (least[-1] - least[0] + scale * (made_of[0, 0] - made_of[-1, 0])) / max(made_of[-1, 2], 1)
-            if (
-                drop <= 0 and typical is not np.median
-            ):  # measured again, and still hidden: about what a short layer takes
+            # measured again, and still hidden: about what a short layer takes
+            if drop <= 0 and typical is not np.median:
                 drop = scale * row[0]
             fitted.append((scale, fixed, float(drop)))
             late = seconds_by_round / seconds_by_round[:, :1] * (measured[0] / (made_of @ fitted[-1])) - 1.0

@@ -36,7 +36,7 @@ from vispco.vllm.settings import ServingSettings
 VISION_BASE = 10000.0  # of rotary embeddings, which vLLM's towers take for granted
 
 
-class PrunedPictures:
+class _PrunedPictures:
     """Mixin for a model class of vLLM."""
 
     config: Any
@@ -114,7 +114,7 @@ class PrunedPictures:
         return super().forward(input_ids, positions, *args, **kwargs)  # type: ignore[misc]
 
 
-class QwenPictures(PrunedPictures):
+class _QwenPictures(_PrunedPictures):
     """Qwen's towers, with the rotary base that the config names."""
 
     visual: Any
@@ -135,7 +135,7 @@ class QwenPictures(PrunedPictures):
         return list(inputs["image_grid_thw"].prod(-1).tolist())  # on the host
 
 
-class QwenProcessor(PrunedProcessor):
+class _QwenProcessor(PrunedProcessor):
     """The grids of Qwen's processors, in tokens."""
 
     def picture_grids(self, processed: Mapping[str, Any]) -> Tensor:
@@ -143,41 +143,43 @@ class QwenProcessor(PrunedProcessor):
         return torch.as_tensor(processed["image_grid_thw"]).long() // torch.tensor([1, merge, merge])
 
 
-class Qwen25Info(PrunedInfo, qwen2_5_vl.Qwen2_5_VLProcessingInfo):  # type: ignore[misc]
+class _Qwen25Info(PrunedInfo, qwen2_5_vl.Qwen2_5_VLProcessingInfo):  # type: ignore[misc]
     """Qwen2.5-VL."""
 
 
-class Qwen25Processor(QwenProcessor, qwen2_5_vl.Qwen2_5_VLMultiModalProcessor):  # type: ignore[misc]
+class _Qwen25Processor(_QwenProcessor, qwen2_5_vl.Qwen2_5_VLMultiModalProcessor):  # type: ignore[misc]
     """Qwen2.5-VL."""
 
 
 @MULTIMODAL_REGISTRY.register_processor(
-    Qwen25Processor, info=Qwen25Info, dummy_inputs=qwen2_5_vl.Qwen2_5_VLDummyInputsBuilder
+    _Qwen25Processor, info=_Qwen25Info, dummy_inputs=qwen2_5_vl.Qwen2_5_VLDummyInputsBuilder
 )
 class VispcoQwen2_5_VLForConditionalGeneration(  # noqa: N801 - as vLLM has it
-    QwenPictures,
+    _QwenPictures,
     qwen2_5_vl.Qwen2_5_VLForConditionalGeneration,  # type: ignore[misc]
 ):
     """Qwen2.5-VL."""
 
 
-class Qwen3Info(PrunedInfo, qwen3_vl.Qwen3VLProcessingInfo):  # type: ignore[misc]
+class _Qwen3Info(PrunedInfo, qwen3_vl.Qwen3VLProcessingInfo):  # type: ignore[misc]
     """Qwen3-VL."""
 
 
-class Qwen3Processor(QwenProcessor, qwen3_vl.Qwen3VLMultiModalProcessor):  # type: ignore[misc]
+class _Qwen3Processor(_QwenProcessor, qwen3_vl.Qwen3VLMultiModalProcessor):  # type: ignore[misc]
     """Qwen3-VL."""
 
 
-@MULTIMODAL_REGISTRY.register_processor(Qwen3Processor, info=Qwen3Info, dummy_inputs=qwen3_vl.Qwen3VLDummyInputsBuilder)
+@MULTIMODAL_REGISTRY.register_processor(
+    _Qwen3Processor, info=_Qwen3Info, dummy_inputs=qwen3_vl.Qwen3VLDummyInputsBuilder
+)
 class VispcoQwen3VLForConditionalGeneration(
-    QwenPictures,
+    _QwenPictures,
     qwen3_vl.Qwen3VLForConditionalGeneration,  # type: ignore[misc]
 ):
     """Qwen3-VL. The features that DeepStack adds after the first layers leave with their tokens."""
 
 
-class LinePictures(PrunedPictures):
+class _LinePictures(_PrunedPictures):
     """Plain positions, which are three equal ones here (see `plugin`), since vLLM counts plain ones by itself."""
 
     supports_mrope: ClassVar[Literal[True]] = True
@@ -189,7 +191,7 @@ class LinePictures(PrunedPictures):
         return math.prod(grid)
 
 
-class LlavaInfo(PrunedInfo, llava.LlavaProcessingInfo):  # type: ignore[misc]
+class _LlavaInfo(PrunedInfo, llava.LlavaProcessingInfo):  # type: ignore[misc]
     """LLaVA-1.5."""
 
 
@@ -203,19 +205,19 @@ class LlavaProcessor(PrunedProcessor, llava.LlavaMultiModalProcessor):  # type: 
         return torch.tensor([size] * len(processed["pixel_values"]))
 
 
-@MULTIMODAL_REGISTRY.register_processor(LlavaProcessor, info=LlavaInfo, dummy_inputs=llava.LlavaDummyInputsBuilder)
+@MULTIMODAL_REGISTRY.register_processor(LlavaProcessor, info=_LlavaInfo, dummy_inputs=llava.LlavaDummyInputsBuilder)
 class VispcoLlavaForConditionalGeneration(
-    LinePictures,
+    _LinePictures,
     llava.LlavaForConditionalGeneration,  # type: ignore[misc]
 ):
     """LLaVA-1.5."""
 
 
-class InternInfo(PrunedInfo, interns1.InternS1ProcessingInfo):  # type: ignore[misc]
+class _InternInfo(PrunedInfo, interns1.InternS1ProcessingInfo):  # type: ignore[misc]
     """InternVL."""
 
 
-class InternProcessor(PrunedProcessor, interns1.InternS1MultiModalProcessor):  # type: ignore[misc]
+class _InternProcessor(PrunedProcessor, interns1.InternS1MultiModalProcessor):  # type: ignore[misc]
     """As many squares as a picture has tiles, in one run between two tokens of their own."""
 
     def picture_grids(self, processed: Mapping[str, Any]) -> Tensor:
@@ -224,10 +226,10 @@ class InternProcessor(PrunedProcessor, interns1.InternS1MultiModalProcessor):  #
 
 
 @MULTIMODAL_REGISTRY.register_processor(
-    InternProcessor, info=InternInfo, dummy_inputs=interns1.InternS1DummyInputsBuilder
+    _InternProcessor, info=_InternInfo, dummy_inputs=interns1.InternS1DummyInputsBuilder
 )
 class VispcoInternVLForConditionalGeneration(
-    LinePictures,
+    _LinePictures,
     interns1.InternS1ForConditionalGeneration,  # type: ignore[misc]
 ):
     """InternVL as transformers has it. The tokens of all tiles of a picture are chosen together."""

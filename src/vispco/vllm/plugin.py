@@ -24,10 +24,10 @@ def register() -> None:
 
     for name in ARCHITECTURES.values():
         ModelRegistry.register_model(name, f"vispco.vllm.models:{name}")
-        MODELS_CONFIG_MAP[name] = PrunedEngineConfig
+        MODELS_CONFIG_MAP[name] = _PrunedEngineConfig
 
 
-class PrunedEngineConfig:
+class _PrunedEngineConfig:
     """The hooks that vLLM calls for the config of a registered class."""
 
     @staticmethod
@@ -51,11 +51,11 @@ class PrunedEngineConfig:
     @staticmethod
     def verify_and_update_config(vllm_config: Any) -> None:
         """Refuse what has not been tested or cannot work."""
-        for sentence in refusals(vllm_config):
+        for sentence in _refusals(vllm_config):
             raise InvalidInputError(f"{sentence} For an engine without pruning leave vispco's arguments out.")
 
 
-def refusals(vllm_config: Any) -> Iterator[str]:
+def _refusals(vllm_config: Any) -> Iterator[str]:
     """Why an engine with this config does not prune, if it does not."""
     model, parallel, graphs = vllm_config.model_config, vllm_config.parallel_config, vllm_config.compilation_config
     media, lora = model.multimodal_config, vllm_config.lora_config

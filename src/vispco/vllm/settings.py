@@ -48,8 +48,8 @@ class ServingSettings:
 
     def __post_init__(self) -> None:
         check_servable(Chain.of(self.scorer))
-        object.__setattr__(self, "max_keep", check_share(self.max_keep, "max_keep"))
-        object.__setattr__(self, "keep", check_share(self.keep, "keep", self.max_keep))
+        object.__setattr__(self, "max_keep", _check_share(self.max_keep, "max_keep"))
+        object.__setattr__(self, "keep", _check_share(self.keep, "keep", self.max_keep))
 
     @classmethod
     def choose(cls, scorer: ChainLike | None = None, **choice: Unpack[ServingChoice]) -> Self:
@@ -106,8 +106,8 @@ class ServingSettings:
                 raise InvalidInputError(
                     f"{PRUNE}={rate!r} was given. It is the share of a picture's tokens that leaves: 0 or more, below 1."
                 )
-            return check_share(1 - rate, f"1 - {PRUNE}", self.max_keep)
-        return check_share(asked[KEEP], KEEP, self.max_keep) if KEEP in asked else self.keep
+            return _check_share(1 - rate, f"1 - {PRUNE}", self.max_keep)
+        return _check_share(asked[KEEP], KEEP, self.max_keep) if KEEP in asked else self.keep
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -129,7 +129,7 @@ def kept_tokens(number: int, share: float) -> int:
     return max(1, int(Schedule((share,)).counts([number])[0, 0]))
 
 
-def check_share(share: Any, name: str, most: float = 1.0) -> float:
+def _check_share(share: Any, name: str, most: float = 1.0) -> float:
     """Refuse a share that is not a number in (0, 1], or above the allowed one."""
     if not _is_number(share) or not 0 < share <= most + SIZE:
         limit = "1" if most == 1 else f"{most:g}, the max_keep of this engine"

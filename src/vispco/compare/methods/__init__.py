@@ -3,7 +3,7 @@
 from vispco.compare.methods.comparison_setup import ComparisonSetup
 from vispco.compare.methods.fill import fill_table
 from vispco.compare.methods.table import MethodTable, MethodTableRow, TableSettings
-from vispco.compare.methods.views import csv_text, latex_text, text_rows
+from vispco.compare.methods.views import csv_text, latex_text, text_rows, write_table
 
 __all__ = [
     "ComparisonSetup",
@@ -14,4 +14,5 @@ __all__ = [
     "fill_table",
     "latex_text",
     "text_rows",
+    "write_table",
 ]

@@ -12,6 +12,7 @@ from vispco.core.errors import InvalidInputError, UnknownNameError, parsing
 from vispco.core.runs import files
 from vispco.evaluation.paired import PairedDifference, paired_difference
 
+FILE = "methods.json"
 _FORMAT, _VERSION = "vispco-methods", 1
 Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "compensated", "searched"]
 """The model itself; a method as published; scaled to a budget; with schedules drawn at random; scaled, with attention given back;
@@ -111,6 +112,15 @@ class MethodTable:
 
     def row(self, method: str, kind: Kind, budget: float | None = None) -> MethodTableRow | None:
         return next((row for row in self.rows if row.key == (method, kind, budget)), None)
+
+    def is_done(self, method: str, settings: TableSettings) -> bool:
+        """Whether nothing of a method is left to measure."""
+        first = self.row(method, "published")
+        if first is None or first.accuracy is None:
+            return first is not None
+        kinds: dict[Kind, object] = {"compensated": settings.compensations, "searched": settings.search}
+        asked = [kind for kind, given in kinds.items() if given]
+        return all(self.row(method, kind, budget) is not None for kind in asked for budget in settings.search_budgets)
 
     def paired(self, against: str = "unpruned") -> dict[str, PairedDifference]:
         """By label: each row held against a chosen one, also given by its label, on the same items."""

@@ -2,9 +2,13 @@
 
 import csv
 import io
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import Any
 
-from vispco.compare.methods.table import MethodTable, MethodTableRow
+from vispco.compare.methods.table import FILE, MethodTable, MethodTableRow
+from vispco.core.runs.files import write_text
+from vispco.core.runs.run_folder import RunFolder
+from vispco.evaluation.leaderboard import LeaderboardEntry
 
 _COLUMNS = (
     "method",
@@ -34,6 +38,24 @@ def text_rows(table: MethodTable, against: str = "unpruned") -> tuple[tuple[str,
     columns = (*_COLUMNS, *table.tasks)
     deltas = {label: difference.text for label, difference in paired.items()}
     return columns, tuple(_text(row, table.tasks, deltas.get(row.label, "")) for row in table.rows)
+
+
+def write_table(table: MethodTable, folder: RunFolder, facts: dict[str, Any], against: str) -> MethodTable:
+    """Write methods.json, .csv and .tex, and the leaderboard entry. Gives the table with its paired differences.
+
+    facts: what it depends on and how it was made, as the details of the table and of the entry.
+    """
+    compared = {label: each.to_dict() for label, each in table.paired(against).items()}
+    details = {**table.details, **facts}
+    found = replace(table, details={**details, "paired": {"against": against, "rows": compared}})
+    found.save(folder.file(FILE))
+    write_text(folder.file("methods.csv"), csv_text(found))
+    write_text(folder.file("methods.tex"), latex_text(found, against))
+    tasks = {task: len(scores) for task, scores in found.rows[0].scores.items()}
+    methods = ",".join(dict.fromkeys(row.method for row in found.rows if row.kind != "unpruned"))
+    details["options"] = {**details["options"], "methods": methods}  # also those of earlier calls
+    LeaderboardEntry.of_run("compare methods", details["model"], found.rows, tasks, details).write(folder)
+    return found
 
 
 def csv_text(table: MethodTable) -> str:

@@ -124,8 +124,8 @@ class Calibration:
             batch_size=max(len(batch.rows) for batch in whole.batches),
             max_new_tokens=whole.max_new_tokens,
             costs=tuple(whole.costs),
-            score=whole.score,
-            direction=whole.direction,
+            score=whole.options.score,
+            direction=whole.options.direction,
             store=whole.store,
             reference=whole.reference,
         )

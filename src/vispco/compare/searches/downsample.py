@@ -86,7 +86,7 @@ class Downsample(Rival):
             batch_size=max(len(batch.rows) for batch in test.batches),
             max_new_tokens=test.max_new_tokens,
             costs=tuple(test.costs),
-            score=test.score,
+            score=test.options.score,
             progress=test.progress,
         )
         found: Evaluation = evaluator(None)

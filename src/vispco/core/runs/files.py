@@ -225,11 +225,6 @@ def check_writable(path: str | os.PathLike[str]) -> None:
                 folder.rmdir()
 
 
-def digest_text(text: str) -> str:
-    """SHA-256 of a text, in hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def digest_file(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a regular file, in hexadecimal."""
     if not is_file(path):  # a pipe would never end
@@ -301,7 +296,7 @@ def _shortened(name: str) -> str:
 
 @cache
 def _machine_tag() -> str:
-    return digest_text(machine_id())[:8]
+    return hashlib.sha256(machine_id().encode()).hexdigest()[:8]
 
 
 def _target(path: Path) -> Path:

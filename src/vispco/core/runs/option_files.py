@@ -20,6 +20,22 @@ def read_options(path: Path, command: str) -> dict[str, Any]:
     return own if isinstance(own, dict) else data
 
 
+def option_text(key: str, value: Any, path: Path, *, several: bool) -> Any:
+    """The value of an option as a person types it: a list with commas, scorers by layer as a chain.
+
+    several: the option may come several times; then a list stays one.
+    """
+    if isinstance(value, dict):
+        if not value or not all(str(layer).isdigit() for layer in value):
+            raise InvalidInputError(f"The config {path} gives an object for {key}. Give one value, or a list.")
+        return "+".join(f"{value[layer]}@{layer}" for layer in sorted(value, key=int))
+    try:
+        texts = [str(each) for each in (value if isinstance(value, list) else [value])]
+    except ValueError as error:  # a number of thousands of digits
+        raise InvalidInputError(f"The config {path} gives too large a number for {key}.") from error
+    return texts if several else value if isinstance(value, bool) else ",".join(texts)
+
+
 def _parsed(text: str, path: Path) -> Any:
     if path.suffix == ".json":
         try:

@@ -90,21 +90,16 @@ def image_size(source: bytes | Path) -> tuple[int, int]:
 def load_image(source: bytes | Path, max_side: int = MAX_SIDE) -> Image.Image:
     """The first frame, turned upright by its EXIF tag, in RGB on white, with no side longer than `max_side`."""
     with _opened(source) as picture:
-        turn = _upright(picture)
+        try:  # the transposition that undoes the camera's rotation
+            turn = _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
+        except Exception:  # noqa: BLE001 - the EXIF parser fails in many ways, and a damaged block is no reason to lose the picture
+            turn = None
         if max(picture.size) > max_side:
             # JPEG can be decoded at 1/2, 1/4 or 1/8: a 10,000 × 10,000 photo never stands in memory in full.
             picture.draft(None, (max_side, max_side))
         picture.load()
         rgb = _to_rgb(scaled(picture, max_side))
         return rgb if turn is None else rgb.transpose(turn)
-
-
-def _upright(picture: Image.Image) -> Image.Transpose | None:
-    """The transposition that undoes the camera's rotation. A damaged EXIF block is no reason to lose the picture."""
-    try:
-        return _TURNS.get(picture.getexif().get(_ORIENTATION, 1))
-    except Exception:  # noqa: BLE001  the EXIF parser fails in as many ways as the decoders
-        return None
 
 
 def scaled(picture: Image.Image, max_side: int) -> Image.Image:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec, write_areas
+from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import OneChain, budgets_of, budgets_option
 
@@ -66,7 +66,8 @@ class DemoOptions:
 
         def learn(processor: Any) -> tuple[Sequence[Sample], dict[str, Any]]:
             samples, about = chosen.load(asked, processor, seed=self.seed, say=say)
-            write_areas(folder, about)
+            if "areas" in about:  # of images, before and after downsampling
+                folder.write_json("areas.json", about["areas"])
             return samples, about
 
         used = threads or cores()

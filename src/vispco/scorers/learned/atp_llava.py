@@ -29,13 +29,11 @@ _BEHIND, _OF = (4, 14, 24), 32
 _STRIDES = (2, 3, 4)
 _SHARPNESS = 10.0
 _DEPTH_WEIGHT, _TARGET_WEIGHT = 0.05, 0.2
-_NUDGE, _STEEPEST = (
-    1.0,
-    0.25,
-)  # of the controller: change of the thresholds' logits for a share that is off by 1; the largest
+# of the controller: change of the thresholds' logits for a share that is off by 1; the largest
+_NUDGE, _STEEPEST = (1.0, 0.25)
 
 
-class ThresholdNetwork(LearnedNetwork):
+class _ThresholdNetwork(LearnedNetwork):
     """Mean scores [B, 3] of a layer -> two thresholds in (0, 1), [B, 2]. The controller's shift is a buffer of it."""
 
     shift: Tensor
@@ -62,7 +60,7 @@ class ATPLLaVA(LearnedScorer):
 
     name = "atp-llava"
     decides_count = True
-    network_class = ThresholdNetwork
+    network_class = _ThresholdNetwork
     target_meaning = "the mean share of visual tokens that its modules keep"
     default_target = 0.25
 

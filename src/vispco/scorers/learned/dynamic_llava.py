@@ -52,7 +52,7 @@ class _Block(nn.Module):
         return grown
 
 
-class TokenPredictor(LearnedNetwork):
+class _TokenPredictor(LearnedNetwork):
     """States [B, V, D] -> logits [B, V, 2] of keeping and of dropping each token."""
 
     @classmethod
@@ -86,7 +86,7 @@ class DynamicLLaVA(LearnedScorer):
     name = "dynamic-llava"
     needs_attention = False
     needs_hidden = True
-    network_class = TokenPredictor
+    network_class = _TokenPredictor
     target_meaning = "the share of visual tokens kept from layer 2 on"
     default_target = 0.2
     LAYER = 2
@@ -128,7 +128,7 @@ class DynamicLLaVA(LearnedScorer):
 
     def setup_flops(self, num_instruction: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         options = (
-            TokenPredictor.defaults(dimensions.hidden, 0) if self._network is None else self.network.config.options
+            _TokenPredictor.defaults(dimensions.hidden, 0) if self._network is None else self.network.config.options
         )
         width, blocks = int(options["width"]), int(options["blocks"])
         linear = dimensions.hidden * width + blocks * 12 * width**2 + width**2 // 2 + width**2 // 8 + width // 2

@@ -31,7 +31,7 @@ _LOWEST, _HIGHEST = math.log(1e-3), math.log(1e3)
 _SOFTNESS = 0.25  # width of the soft threshold, in units of the mean importance
 
 
-class Dictionary(LearnedNetwork):
+class _Dictionary(LearnedNetwork):
     """States [B, V, D] -> similarities to the entries [B, V, K]; the temperature is a buffer of it."""
 
     log_temperature: Tensor
@@ -57,7 +57,7 @@ class MADTP(LearnedScorer):
     name = "madtp"
     needs_hidden = True
     decides_count = True
-    network_class = Dictionary
+    network_class = _Dictionary
     target_meaning = "the mean share of the unpruned language model's FLOPs"
     default_target = 0.5
 
@@ -71,9 +71,8 @@ class MADTP(LearnedScorer):
         with torch.no_grad():
             attention = context.attention("last"), context.attention("visual", heads="max")
         parts = [part.masked_fill(~live, 0.0) for part in (*attention, found)]
-        importance = torch.stack([part / part.sum(-1, keepdim=True).clamp_min(tiny) for part in parts]).mean(
-            0
-        )  # of sum 1
+        # of sum 1
+        importance = torch.stack([part / part.sum(-1, keepdim=True).clamp_min(tiny) for part in parts]).mean(0)
         heat = self.network.log_temperature.exp().to(similar.device)
         weights = (similar / heat).masked_fill(~live[..., None], lowest).softmax(1)
         threshold = (weights * importance[..., None]).sum(1).amin(-1, keepdim=True)  # the least of the entries' means
@@ -96,5 +95,5 @@ class MADTP(LearnedScorer):
         return 1 + num_live
 
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
-        entries = Dictionary.defaults(0, 0)["entries"] if self._network is None else len(self.network.entries)
+        entries = _Dictionary.defaults(0, 0)["entries"] if self._network is None else len(self.network.entries)
         return 2 * num_visual * dimensions.hidden * int(entries)

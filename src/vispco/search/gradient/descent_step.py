@@ -25,7 +25,7 @@ FURTHEST = 0.05  # how far a step may carry the price away from the budget: beyo
 
 
 @dataclass(frozen=True)
-class Slopes:
+class _Slopes:
     """Mean relaxed KL [S] of each start, and its gradient in the shape [S, P] and in the price [S]."""
 
     kl: Tensor
@@ -35,7 +35,7 @@ class Slopes:
 
 def slopes(
     objective: Objective, batches: Sequence[Batch], kernel: Kernel, shape: Tensor, price: Tensor, gamma: float | None
-) -> Slopes:
+) -> _Slopes:
     """Over some batches, all starts in one pass: shape [S, P], price [S]."""
     shape, price = shape.detach().requires_grad_(), price.detach().requires_grad_()
     count = sum(map(len, batches))
@@ -45,7 +45,7 @@ def slopes(
         kl = kl + 0.0 * (shape.sum(-1) + price)  # where nothing is dropped, the slope is 0
         found = torch.autograd.grad(kl.sum(), (shape, price))
         total, d_shape, d_price = total + kl.detach(), d_shape + found[0], d_price + found[1]
-    return Slopes(total.detach() / count, d_shape.detach() / count, d_price.detach() / count)
+    return _Slopes(total.detach() / count, d_shape.detach() / count, d_price.detach() / count)
 
 
 def _relaxed(

@@ -62,9 +62,8 @@ class PredictorTrainer(TrainingLoop):
         """Mean KL and mean penalty of a batch at budgets [B]."""
         objective, cost = self.objective, self.objective.cost
         params = self.predictor(batch.observation, budget).double().cpu()
-        unused = (
-            0.0 * params.sum()
-        )  # so that every parameter has a gradient on every rank, also where nothing is pruned
+        # so that every parameter has a gradient on every rank, also where nothing is pruned
+        unused = 0.0 * params.sum()
         pricing = Pricing(objective.workload(batch.sizes), cost)
         gamma = annealed_gamma(self.kernel, DescentSettings(gamma=self.plan.gamma, outer=self.plan.steps), self.step)
         if self.solver == "projection":

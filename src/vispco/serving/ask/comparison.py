@@ -40,10 +40,6 @@ class Reply:
     first_token_ms: float
     milliseconds: float
 
-    @property
-    def mean_visual_tokens(self) -> float:
-        return statistics.fmean(self.visual_tokens)
-
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerComparison:

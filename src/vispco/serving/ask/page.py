@@ -4,19 +4,20 @@ import html
 import json
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from PIL import Image
 
-from vispco.core.runs.files import write_text
+from vispco.core.runs.files import replacing, write_text
 from vispco.evaluation.survivors import as_seen, data_uri
 from vispco.serving.ask.comparison import AnswerComparison, Reply
 from vispco.serving.ask.picture_question import PictureQuestion
-from vispco.serving.ask.survivor_sheet import draw_sheet
+from vispco.serving.ask.survivor_sheet import sheet
 
 _ROWS: tuple[tuple[str, Callable[[Reply], str]], ...] = (
     ("answer", lambda reply: reply.answer or "(empty)"),
-    ("visual tokens, mean over layers", lambda reply: f"{reply.mean_visual_tokens:.1f}"),
+    ("visual tokens, mean over layers", lambda reply: f"{fmean(reply.visual_tokens):.1f}"),
     ("visual tokens in the last layer", lambda reply: f"{reply.visual_tokens[-1]}"),
     ("GFLOPs of the language model (exact)", lambda reply: f"{reply.flops / 1e9:.4g}"),
     ("of unpruned", lambda reply: f"{reply.fraction:.1%}"),
@@ -78,7 +79,9 @@ def write_survivors(
     files: dict[str, str] = {}
     if found.depth is not None:
         lines = (found.question, f"unpruned: {found.unpruned.answer}", f"{title}: {found.pruned.answer}")
-        files["picture"] = str(draw_sheet(picture, found.depth, found.layers, lines, target))
+        with replacing(target) as temporary:
+            sheet(picture, found.depth, found.layers, lines).save(temporary, "PNG")
+        files["picture"] = str(target)
     if page:
         files["page"] = str(write_text(target.with_suffix(".html"), _html_page(found, picture)))
     return files

@@ -2,11 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
-
-from vispco.core.runs.files import replacing
 
 Depth = Sequence[Sequence[int]]  # [rows][columns]: how many layers process each token
 SIDE = 220  # pixels of a small picture's longer side
@@ -58,13 +55,6 @@ def sheet(picture: Image.Image, depth: Depth, num_layers: int, title: Sequence[s
         draw.text((left, up), f"layer {layer}: {alive} of {total}", fill=SOFT, font=font)
         page.paste(survivors_at(small, depth, layer), (left, up + LINE))
     return page
-
-
-def draw_sheet(picture: Image.Image, depth: Depth, num_layers: int, title: Sequence[str], path: str | Path) -> Path:
-    """Write the sheet as a PNG."""
-    with replacing(Path(path)) as temporary:
-        sheet(picture, depth, num_layers, title).save(temporary, "PNG")
-    return Path(path)
 
 
 def _wrapped(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: int) -> list[str]:

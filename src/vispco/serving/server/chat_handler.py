@@ -39,7 +39,7 @@ PRUNERS_HELD = 32
 REQUESTS_HELD = 1024
 
 
-class PrunedParams(TransformersCompletionCreateParamsStreaming, total=False):  # type: ignore[call-arg, misc]
+class _PrunedParams(TransformersCompletionCreateParamsStreaming, total=False):  # type: ignore[call-arg, misc]
     """What a request may hold: OpenAI's fields, transformers' own, and the budget."""
 
     budget: float | str
@@ -87,7 +87,7 @@ class _Place:
 class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transformers is untyped here
     """Serves `/v1/chat/completions`. Pictures are decoded on one thread and answers written on another, in turn."""
 
-    _valid_params_class = PrunedParams
+    _valid_params_class = _PrunedParams
 
     def __init__(self, model_manager: Any, generation_state: Any, rules: ServingRules, metrics: ServerMetrics) -> None:
         super().__init__(model_manager, generation_state)

@@ -16,7 +16,7 @@ from vispco.serving.server.request_error import error_bytes
 PHRASES = {408: "Request Timeout", 503: "Service Unavailable"}
 
 
-class LimitedConnection(H11Protocol):  # type: ignore[misc]  # uvicorn is untyped here
+class _LimitedConnection(H11Protocol):  # type: ignore[misc]  # uvicorn is untyped here
     """A connection that is closed where no request begins in time, or where its client stops reading.
 
     uvicorn times a connection only between two requests, and starts that clock anew with each byte. Where all connections
@@ -105,7 +105,7 @@ def build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str =
     """A server of uvicorn whose connections keep to the limits. There are no WebSockets, which would escape them."""
     config = uvicorn.Config(
         app,
-        http=partial(LimitedConnection, limits),
+        http=partial(_LimitedConnection, limits),
         ws="none",
         log_level=log_level,
         timeout_graceful_shutdown=limits.grace_seconds,

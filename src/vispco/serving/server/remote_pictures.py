@@ -135,9 +135,8 @@ async def _response(
 
 
 def _request(url: SplitResult) -> h11.Request:
-    host = (
-        url.netloc.rpartition("@")[2].encode("idna").decode()
-    )  # without the name and password that an address may hold
+    # without the name and password that an address may hold
+    host = url.netloc.rpartition("@")[2].encode("idna").decode()
     path = quote(url.path or "/", safe=SAFE) + (f"?{quote(url.query, safe=SAFE)}" if url.query else "")
     headers = [("Host", host), ("User-Agent", f"vispco/{__version__}"), ("Accept", "image/*"), ("Connection", "close")]
     return h11.Request(method="GET", target=path, headers=headers)

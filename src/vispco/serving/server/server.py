@@ -26,7 +26,7 @@ ROUTES = ("/v1/chat/completions", "/v1/models", "/health", "/metrics")
 _log = logging.getLogger("vispco.serving")
 
 
-class PrunedModelManager(ModelManager):  # type: ignore[misc]  # transformers is untyped here
+class _PrunedModelManager(ModelManager):  # type: ignore[misc]  # transformers is untyped here
     """transformers' model manager for one model, loaded as `vispco.load` does: shipped models, folders, hub ids."""
 
     def __init__(self, spec: ModelSpec) -> None:
@@ -56,7 +56,7 @@ class PrunedModelManager(ModelManager):  # type: ignore[misc]  # transformers is
 def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -> Gate:
     """The ASGI application; the model is loaded before this returns."""
     metrics, state = ServerMetrics(), GenerationState()
-    manager = PrunedModelManager(spec)
+    manager = _PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
     controller = handler.usual_pruner.controller  # what is wrong with the pruner is told before a request
     # by name: versions of transformers have different handlers, and what stands behind them is whether other sites may call
