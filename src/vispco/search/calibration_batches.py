@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence, Sized
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -31,7 +30,7 @@ class CalibrationBatches(Lazy[Batch]):
     by_area: sort the samples of each window (`window_of`) by the area of their pictures, so that little is padded: where
     sizes differ as those of `tiny-qwen`, that halves what a search computes. `areas` has those of the windows opened so far.
     memory: bytes for what the teacher said, as many again for visual features, and for the batches that were used last; the
-    rest waits on disk, in `folder`.
+    rest waits on disk.
     So a training set may be larger than memory, and of many ranks each computes only the batches that it uses.
     on_new: called with every batch when its teacher has run, to put it on a bill.
     """
@@ -44,7 +43,6 @@ class CalibrationBatches(Lazy[Batch]):
         *,
         batch_size: int = 16,
         memory: int = 2 * GIB,
-        folder: str | Path | None = None,
         store: FeatureStore | None = None,
         on_new: Callable[[Batch], None] = lambda _: None,
         by_area: bool = False,
@@ -54,8 +52,8 @@ class CalibrationBatches(Lazy[Batch]):
                 f"{len(samples)} samples in batches of {batch_size} were given. A search needs at least one of each."
             )
         self.model, self.samples, self.batch_size, self.on_new = model, samples, batch_size, on_new
-        self.store = store or FeatureStore(model, processor, memory=memory, folder=folder)
-        self.cache = TensorCache(memory, folder)
+        self.store = store or FeatureStore(model, processor, memory=memory)
+        self.cache = TensorCache(memory)
         self.memory, self._recent = memory, OrderedDict[tuple[int, ...], Batch]()
         self._known: dict[int, list[Sample]] = {}
         self.by_area = by_area
