@@ -6,6 +6,7 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 """
 
 import inspect
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -96,9 +97,10 @@ class Engine:
                 wants = self._wants_attention
                 self._tap = AttentionTap(self.map.modules, self._attend, wants=wants, dense_for=dense_for)
                 self._tap.install()
-            # the base may be the model itself
-            hooks = {self.model: self._on_model, self.base: self._on_base, self.text: self._on_text}
-            for module, before in hooks.items():
+            hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(self.base, self._on_base), (self.text, self._on_text)]
+            if self.model is not self.base:
+                hooks.insert(0, (self.model, self._on_model))
+            for module, before in hooks:
                 self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
             for index, layer in enumerate(self.layers):
                 hook = Hook(self, partial(self._on_layer, index))
