@@ -130,11 +130,15 @@ def prefill_fractions(judge: Any, share: float) -> dict[str, float]:
 
 
 def violations(model: Any, processor: Any, samples: Any, pruners: dict[str, Any]) -> dict[str, Any]:
-    """Prefills that torch's counter finds above their budget, tower inside and output head apart."""
+    """Prefills that torch's counter finds above their budget, tower inside and output head apart.
+
+    floors: those that were raised to what text and tower take by themselves, with a warning; they are no violations.
+    """
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.utils.flop_counter import FlopCounterMode
 
+    from vispco.cost import BudgetWarning
     from vispco.evaluation.encoded import encode
 
     text = model.config.get_text_config()
@@ -144,15 +148,19 @@ def violations(model: Any, processor: Any, samples: Any, pruners: dict[str, Any]
             model(**inputs, logits_to_keep=1)
         return int(counter.get_total_flops()) - 2 * text.hidden_size * text.vocab_size
 
-    over, largest, number = 0, 0.0, 0
+    over, largest, number, floors = 0, 0.0, 0, 0
     for sample in samples:
         whole = counted(encode(model, processor, [sample]).inputs)
         for budget, pruner in pruners.items():
             encoded = encode(model, processor, [sample], pruner=pruner)
-            with pruner(model):
+            with warnings.catch_warnings(record=True) as said, pruner(model):
+                warnings.simplefilter("always")
                 share = counted(encoded.inputs) / whole / float(budget.rstrip("p"))
-            over, largest, number = over + (share > 1.0), max(largest, share), number + 1
-    return {"prefills": number, "over": over, "largest_share": largest}
+            raised = any(issubclass(warning.category, BudgetWarning) for warning in said)
+            floors, number = floors + raised, number + 1
+            if not raised:
+                over, largest = over + (share > 1.0), max(largest, share)
+    return {"prefills": number, "over": over, "largest_share": largest, "floors": floors}
 
 
 def area(points: list[tuple[float, float]]) -> float:
