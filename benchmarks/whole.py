@@ -54,7 +54,9 @@ def measure(name: str, limit: int, seed: int) -> dict[str, Any]:
     other = SearchRun.prepare(model, processor, samples, alone, batches=run.batches)  # type: ignore[arg-type]
     language = search_whole(other, processor, TowerSpace(blocks=(), samples=(32,), shapes=1))
     searched = time.process_time() - began
-    judge = TaskEvaluator(model, processor, list(dataset("test", "all", limit=limit, seed=seed)), batch_size=32)
+    judge = TaskEvaluator(
+        model, processor, list(dataset("test", "all", limit=limit, seed=seed)), batch_size=32, details=True
+    )
     parts = {part.budget.amount: part for part in found.parts}
     budgets = [Budget.of(budget) for budget in JUDGED]
     pruners = {str(budget): parts[budget.amount].pruner(budget) for budget in budgets}
@@ -95,9 +97,7 @@ def downsampled(judge: Any, name: str) -> dict[str, Any]:
     if name not in RESIZED:
         return {}
     full, found = Schedule.full(judge.num_layers), {}
-    judge.details = True
     answers = {share: judge(Pruner("random", full, pixels=share)) for share in SHARES}
-    judge.details = False
     costs = {share: prefill_fractions(judge, share) for share in SHARES}
     for budget in (0.3, 0.4, 0.5):
         scores: dict[str, list[float]] = {}
