@@ -46,9 +46,8 @@ class PixelPrune(DivPrune):
         pixels = None if context.vision is None else context.vision.pixels
         values, grid = context.visual_embeddings() if pixels is None else pixels, Grid.of(context.layout)
         place = (grid.picture << 32) + grid.row * grid.columns + grid.column
-        place = place.masked_fill(
-            ~context.layout.is_visual_slot, torch.iinfo(torch.long).max
-        )  # ascending in every sample
+        # ascending in every sample
+        place = place.masked_fill(~context.layout.is_visual_slot, torch.iinfo(torch.long).max)
 
         def neighbour(step: Tensor | int, inside: Tensor) -> tuple[Tensor, Tensor]:
             """Whether a token's neighbour is there, bool [B, V], and what it shows, [B, V, K]."""

@@ -27,8 +27,8 @@ _WINDOW = 128  # samples whose pictures are held at once
 class CalibrationBatches(Lazy[Batch]):
     """Batches of a list of samples, in its order (a search looks at the first ones first).
 
-    by_area: sort the samples of each window (`window_of`) by the area of their pictures, so that little is padded: where
-    sizes differ as those of `tiny-qwen`, that halves what a search computes. `areas` has those of the windows opened so far.
+    by_area: sort the samples of each window (`window_of`) by the area of their pictures, so that little is padded. `areas` has
+    those of the windows opened so far.
     memory: bytes for what the teacher said, as many again for visual features, and for the batches that were used last; the
     rest waits on disk.
     So a training set may be larger than memory, and of many ranks each computes only the batches that it uses.

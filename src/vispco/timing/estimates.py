@@ -32,7 +32,6 @@ from vispco.sweep.spaces import RATIOS
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SHOWN_BUDGETS = (1.0, 0.5, 0.1)
 _CALIBRATION = 256  # samples of a static search, as the command takes them from a file
-_JOINT_CALIBRATION = 1024  # samples of a joint search, at most
 _EARLY = 2  # the layer where tokens leave in the example of a budget: FastV's
 _RUNGS = 3  # of the successive halving of a static search
 
@@ -202,7 +201,7 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
         return work(passes * with_answer, machine.hours(passes * with_answer))
 
     joint, floor = JointSettings(), float(cost.lowest_fraction(Workload(at.text, visual, "entry", 0)))
-    teacher = _JOINT_CALIBRATION * at.answer * (2 * TOP_TOKENS + 1) * 4
+    teacher = joint.max_samples * at.answer * (2 * TOP_TOKENS + 1) * 4
     layers = cost.num_layers
     grid = [Schedule.single(layer, keep, layers).counts([visual])[0] for layer in range(1, layers) for keep in RATIOS]
     share = cost.price(torch.stack(grid), workload).sum().item() / len(grid) / full if grid else 1.0
@@ -216,8 +215,8 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
         # the teacher once, then forward and backward through the masked model on every pass
         "gradient_search": search(at.samples * (1 + 3 * PASSES)),
         "joint_search": {
-            "samples": _JOINT_CALIBRATION,
-            **search(joint.expected_passes(len(default_chains()), _JOINT_CALIBRATION, BUDGETS, floor)),
+            "samples": joint.max_samples,
+            **search(joint.expected_passes(len(default_chains()), joint.max_samples, BUDGETS, floor)),
             "bytes": weights
             + at.batch * sample_bytes(cost.dimensions, at.text + visual + at.answer, at.answer)
             + teacher,
