@@ -31,7 +31,7 @@ class DemoOptions:
     budgets: Annotated[str, budgets_option()] = "0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9"
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 16
     trials: Annotated[int, typer.Option(min=1, help="Configurations of the sweep beside the search.")] = 48
-    timed: Annotated[str, typer.Option(help="Budgets whose time to first token is measured.")] = "0.3,0.5,0.8"
+    timed: Annotated[str, typer.Option(help="Budgets whose time to first token is measured.")] = "0.3,0.4,0.5,0.8"
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds.")] = 5
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Prompts at once, when timing (default: chosen by a quick profile).")

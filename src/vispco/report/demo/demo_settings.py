@@ -36,7 +36,7 @@ class DemoSettings:
     kernel: str = "steps"
     budgets: tuple[float, ...] = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     trials: int = 48
-    timed: tuple[float, ...] = (0.3, 0.5, 0.8)
+    timed: tuple[float, ...] = (0.3, 0.4, 0.5, 0.8)
     bench: BenchSettings = field(default_factory=BenchSettings)
     batch_size: int | None = None
     examples: int = 8
