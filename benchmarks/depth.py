@@ -37,9 +37,9 @@ from vispco import models as zoo
 from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning
 from vispco.data import dataset
-from vispco.models.answers import prompt
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.joint.joint_settings import JointSettings
+from vispco_zoo.answers import prompt
 from vispco_zoo.definitions import build_image_processor
 from vispco_zoo.initialization import grow
 from vispco_zoo.layer_removal import measure_layer_removal

@@ -10,8 +10,9 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from vispco.models.model_source import read_config
-from vispco.timing.estimates import DescribeSettings, Machine, describe
+from vispco.models.model_spec import read_config
+from vispco.timing.describe_settings import DescribeSettings
+from vispco.timing.estimates import describe
 from vispco.timing.tables import hours
 
 HERE = Path(__file__).parent
@@ -28,14 +29,14 @@ GIB = 2**30
 
 def figures(name: str, gpus: int) -> dict:
     config = HERE / "configs" / f"{name}-config.json"
-    return describe(read_config(str(config)), name, DescribeSettings(machine=Machine(gpus=gpus)))
+    return describe(read_config(str(config)), name, DescribeSettings(gpus=gpus))
 
 
 def tables() -> str:
     """The two tables: what a model is, and how long it takes on one GPU and on eight."""
     one = {name: figures(name, 1) for name in HUB}
     eight = {name: figures(name, 8) for name in HUB}
-    machine, told = Machine(), one["Qwen2.5-VL-3B"]["estimates"]
+    machine, told = DescribeSettings(), one["Qwen2.5-VL-3B"]["estimates"]
     lines = [
         (
             "| model | hub id | layers | visual tokens, 640 × 480 | prefill TFLOPs, exact | paper's formula | "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,15 @@ def grid(model: str, scorer: str, items: int = ITEMS, workers: int = 1) -> Front
     spec, path = spec_of(model, scorer, items), path_of(model, scorer)
     facts = {"model": model, "scorer": scorer, "items_per_task": items, "weights": spec.fingerprint()["weights"]}
     if about(path) != facts:
-        with sweep.ProgressDisplay() as display:
-            found = sweep.run(
-                spec,
-                sweep.SweepSpec(space="single", strategy="grid", num_layers=layers_of(model)),
-                name=f"{model}-{scorer}-{facts['weights']}",
-                directory=RUNS / f"{model}-{scorer}",
-                workers=sweep.SweepWorkers(workers),
-                fingerprint=spec.fingerprint(),
-                on_progress=display,
-            )
+        found = sweep.run(
+            spec,
+            sweep.SweepSpec(space="single", strategy="grid", num_layers=layers_of(model)),
+            name=f"{model}-{scorer}-{facts['weights']}",
+            directory=RUNS / f"{model}-{scorer}",
+            workers=workers,
+            fingerprint=spec.fingerprint(),
+            on_progress=lambda progress: print(progress.line, end="\r", file=sys.stderr),
+        )
         save(found, path, facts)
     return Frontier.load(path)
 

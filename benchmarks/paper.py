@@ -18,7 +18,7 @@ from pathlib import Path
 
 from figures import Figure, write
 
-FEWER = ("--test", "8", "--draws", "3", "--trials", "120")  # of the models after the first, which are not timed
+FEWER = ("--test", "8", "--draws", "3", "--trials", "120", "--samples", "16")  # of the models that are not timed
 MODELS = "tiny-qwen,tiny-llava,tiny-gemma,tiny-qwen3"
 
 
@@ -36,6 +36,8 @@ def main() -> None:
     asked = parser.parse_args()
     first, *others = asked.models.split(",")
     found = run(first, asked.out, *(FEWER if asked.fewer else ()))
+    for step in found["commands"]:
+        step["command"] = [word.replace(str(asked.out), asked.out.name) for word in step["command"]]
     spent = {key: sum(step[key] for step in found["commands"]) / 60 for key in ("seconds", "processor_seconds")}
     figures = {"processor_minutes": Figure(spent["processor_seconds"], "lower", None, "minutes")}
     if not asked.fewer:
@@ -44,11 +46,20 @@ def main() -> None:
         found["models"] |= run(model, asked.out.with_name(f"{asked.out.name}-{model}"), *FEWER)["models"]
     for model, about in found["models"].items():
         for each in about["statements"]:
-            value = re.match(r"[+-][\d.]+", each["measured"])
-            budget = re.search(r"(\d+)%", each["claim"])
-            if value and budget:
+            measured, budget = (
+                re.search(r"([+-][\d.]+) points|×([\d.]+)", each["measured"]),
+                re.search(r"(\d+)%", each["claim"]),
+            )
+            if measured is None:
+                continue
+            points, times = measured.groups()
+            if times:
+                figures[f"grid_over_search_time.{model}"] = Figure(float(times), "higher", None, "ratio")
+            elif budget is None:
+                figures[f"near_the_frontier.{model}"] = Figure(float(points), "higher", None, "points")
+            else:
                 kind = "gain" if "sampled" in each["claim"] else "multi_step_over_single"
-                figures[f"{kind}.{budget[1]}.{model}"] = Figure(float(value[0]), "higher", None, "points")
+                figures[f"{kind}.{budget[1]}.{model}"] = Figure(float(points), "higher", None, "points")
     write("paper", figures, {**found, "fewer": asked.fewer}, seed=0)
 
 

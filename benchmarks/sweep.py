@@ -39,7 +39,6 @@ from vispco import models as zoo
 from vispco.core.schedule import Schedule
 from vispco.data import dataset
 from vispco.evaluation import Evaluation, EvaluatorSpec, FeatureStore, TaskEvaluator
-from vispco.evaluation.frontier import Axis
 from vispco.models.shipped import MEASURED
 from vispco.sweep.heartbeat import Heartbeat
 from vispco.sweep.pools import LocalPool
@@ -180,7 +179,7 @@ def swept(pool: Warm, layers: int, folder: Path) -> float:
     store = open_storage(None, folder)
     study = SweepStudy.open(store, "study", {"fingerprint": {}})
     with Heartbeat(study.set_attribute) as heartbeat:
-        dispatch = Dispatcher(TrialQueue(study, plan, heartbeat.run, Axis()), pool, folder / "frontier.json", None)
+        dispatch = Dispatcher(TrialQueue(study, plan, heartbeat.run), pool, folder / "frontier.json", None)
         began = time.perf_counter()
         assert len(dispatch.run()) == CONFIGURATIONS
         return time.perf_counter() - began
@@ -193,8 +192,8 @@ def workers(items: int, say: Callable[[str], None]) -> dict[str, Any]:
     pools = {count: Warm(LocalPool(spec, count)) for count in (1, 2)}
     seconds: dict[int, list[float]] = {count: [] for count in pools}
     try:
-        for pool in pools.values():
-            while pool.free < len(pool.pool.pids):
+        for count, pool in pools.items():
+            while pool.free < count:
                 pool.wait(1.0)
         for number in range(ROUNDS + 1):
             for count in (1, 2) if number % 2 else (2, 1):

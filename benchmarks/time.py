@@ -37,9 +37,8 @@ from vispco.families import family_of
 from vispco.pruner.budget_planner import static_shape
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced
-from vispco.timing.clock import now
 from vispco.timing.prediction import predict_batch, useful_batch
-from vispco.timing.prefill import count_flops
+from vispco.timing.prefill import count_flops, now
 from vispco.timing.profiling import language_seconds, profile_model, profile_prompts
 from vispco.timing.timing import quantile
 

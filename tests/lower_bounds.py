@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[1]
 EXTRAS = (
     "search",
     "plots",
-    "ray",
     "data",
     "dashboard",
     "play",

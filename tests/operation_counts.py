@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vispco import cost
-from vispco.core.layout import TokenLayout, forget_layouts
+from vispco.core.layout import _KNOWN, TokenLayout
 from vispco.core.small_arrays import all_on_devices
 from vispco.engine import Planner
 from vispco.engine.forward import recorded_embeddings
@@ -109,7 +109,7 @@ def prefill(model: Any, inputs: Mapping[str, Any], pruner: Pruner | None = None)
         if pruner is not None:
             with torch.no_grad():
                 model(**call)  # once for each model, the first prefill checks that its attention is read right
-        forget_layouts()  # as for a prompt of a new size
+        _KNOWN.clear()  # as for a prompt of a new size
         return count(model, **call)
 
 
@@ -127,7 +127,7 @@ def planning(model: Any, inputs: Mapping[str, Any], make: Callable[[], Planner])
         model(**inputs)
     layouts = []
     for _ in range(2):
-        forget_layouts()
+        _KNOWN.clear()
         layouts.append(family_of(model).layout(model, inputs))
     with all_on_devices():
         planner = make()

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     )
     from vispco.core.schedule import Schedule
     from vispco.cost import BudgetWarning
-    from vispco.evaluation.evaluate_model import evaluate
+    from vispco.evaluation.evaluator import evaluate
     from vispco.evaluation.frontier import Frontier
     from vispco.models.loading import load
-    from vispco.models.model_source import LoadError
+    from vispco.models.model_spec import LoadError
     from vispco.pruner import presets
     from vispco.pruner.pruner import Pruner
     from vispco.pruner.pruner_spec import PrunerSpec
@@ -38,7 +38,7 @@ _HOMES = {
     "BudgetWarning": "vispco.cost",
     "Frontier": "vispco.evaluation.frontier",
     "InvalidInputError": "vispco.core.errors",
-    "LoadError": "vispco.models.model_source",
+    "LoadError": "vispco.models.model_spec",
     "Pruner": "vispco.pruner.pruner",
     "PrunerSpec": "vispco.pruner.pruner_spec",
     "PrunerStateError": "vispco.core.errors",
@@ -47,7 +47,7 @@ _HOMES = {
     "UnknownNameError": "vispco.core.errors",
     "UnsupportedModelError": "vispco.core.errors",
     "VispcoError": "vispco.core.errors",
-    "evaluate": "vispco.evaluation.evaluate_model",
+    "evaluate": "vispco.evaluation.evaluator",
     "load": "vispco.models.loading",
     "presets": "vispco.pruner.presets",
     "register": "vispco.scorers",

@@ -9,7 +9,7 @@ import pytest
 from cli.invoking import Invoke
 from vispco import __version__
 from vispco.report import build
-from vispco.timing.search_times import time_line, with_times
+from vispco.timing.tables import time_line, with_times
 from vispco.timing.timing import BenchRow
 
 SMALL = ("--tasks", "attribute", "--samples", "2", "--test", "2")

@@ -5,7 +5,7 @@ import pytest
 from vispco.cli.names import complete_scorers, complete_tasks
 from vispco.data import TASKS
 from vispco.models import names
-from vispco.models.model_source import model_names
+from vispco.models.model_spec import model_names
 from vispco.scorers import SCORERS
 
 

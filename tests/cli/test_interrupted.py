@@ -14,7 +14,7 @@ from PIL import Image
 
 from cli.invoking import sound
 from cli.test_config import COMMANDS, SERVERS
-from vispco.cli.main import INTERRUPTED, STOPPED, interruption
+from vispco.cli.main import INTERRUPTED, STOPPED, _interruption
 
 # A job in the background is born deaf to Ctrl-C, and the suite may be one.
 LISTENING = (
@@ -31,7 +31,7 @@ MIDST = {
         ("tiny-llava", *SMALL, "--limit", "2", "--workers", "0", "--strategy", "random", "--trials", "2"),
     ),
     "evaluate": ("vispco.evaluation.evaluator.TaskEvaluator.many", ("tiny-llava", *SMALL, "--limit", "2")),
-    "bench": ("vispco.timing.clock.TokenClock.put", ("tiny-llava", *SMALL, "--no-memory")),
+    "bench": ("vispco.timing.prefill.TokenClock.put", ("tiny-llava", *SMALL, "--no-memory")),
     "profile": ("vispco.timing.profiling.profile_model", ("tiny-llava", *SMALL)),
     "compare searches": (
         "vispco.evaluation.evaluator.TaskEvaluator.many",
@@ -75,7 +75,7 @@ def test_ctrl_c_is_one_sentence_and_leaves_nothing_half_written(invoke, monkeypa
     out = () if command in ("check", "info", "zoo list", "zoo get") else ("--out", tmp_path / "out" / name)
     done = invoke(*command.split(), *given, *out)
     assert done.code == INTERRUPTED, done.err
-    assert done.err.splitlines()[-1] == f"error: {interruption(command.split())}"
+    assert done.err.splitlines()[-1] == f"error: {_interruption(command.split())}"
     assert ("Nothing was kept" in done.err) == (command.split()[0] not in KEEPING)
     assert "Traceback" not in done.err
     assert sound(tmp_path)

@@ -36,7 +36,6 @@ WORDS = {
     "sweep tiny-qwen --strategy gird": "grid",
     "sweep tiny-qwen --space stagez": "stages",
     "sweep tiny-qwen --space kernel:stepz": "steps",
-    "sweep tiny-qwen --engine locl": "local",
     "evaluate tiny-qwen --split tets": "test",
     "evaluate tiny-qwen --tasks countng": "counting",
     "evaluate tiny-qwen --method pyramidrop": "pyramiddrop",

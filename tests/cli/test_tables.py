@@ -9,7 +9,7 @@ from rich.console import Console
 
 from compare.searches.synthetic_search import SyntheticEvaluator
 from vispco.cli.compare import _tables
-from vispco.cli.console import fitting, table, widths
+from vispco.cli.console import _fitting, _widths, table
 from vispco.compare.searches import compare, comparison_table, get
 from vispco.timing.tables import bench_tables, hours
 
@@ -28,12 +28,12 @@ class Wide(SyntheticEvaluator):
 
 def test_columns_stand_side_by_side_as_far_as_they_fit():
     columns, rows = ("name", "a word", "bb", "c"), [("x" * 8, "1", "2", "3" * 9)]
-    needs = widths(columns, rows)
+    needs = _widths(columns, rows)
     assert needs == [8, 4, 2, 9]
-    assert fitting(needs, 80) == [[0, 1, 2, 3]]
-    assert fitting(needs, 1 + 11 + 7 + 5 + 12) == [[0, 1, 2, 3]]
-    assert fitting(needs, 1 + 11 + 7 + 5 + 11) == [[0, 1, 2], [0, 3]]
-    assert fitting(needs, 5) == [[0, 1], [0, 2], [0, 3]]
+    assert _fitting(needs, 80) == [[0, 1, 2, 3]]
+    assert _fitting(needs, 1 + 11 + 7 + 5 + 12) == [[0, 1, 2, 3]]
+    assert _fitting(needs, 1 + 11 + 7 + 5 + 11) == [[0, 1, 2], [0, 3]]
+    assert _fitting(needs, 5) == [[0, 1], [0, 2], [0, 3]]
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -46,10 +46,10 @@ def test_a_comparison_is_shown_whole(width, monkeypatch):
     text = capture.get()
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
-    whole = comparison_table(found)
-    for word in " ".join(whole.columns).split():
+    columns, rows = comparison_table(found)
+    for word in " ".join(columns).split():
         assert word in text
-    for cell in (cell for row in whole.rows for cell in row):
+    for cell in (cell for row in rows for cell in row):
         assert re.search(rf"(?<=[ │]){re.escape(cell)}(?=[ │])", text), cell
     assert text.count("vtw") == (3 if width == 80 else 2)
 

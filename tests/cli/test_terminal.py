@@ -96,7 +96,6 @@ HELP_ONLY = {
     "search $M --servable": "tests/search/joint runs it",
     "zoo get": "it downloads; tests/models/test_smol.py drives it",
     "vllm-args": "it prints one long line for another program; tests/vllm_plugin reads it",
-    "sweep tiny-qwen --engine ray": "it needs a cluster; tests/sweep starts one",
 }
 # The reader's own model and database are what is at hand here.
 REPLACED = {

@@ -22,8 +22,8 @@ def test_train_makes_a_model_with_a_card_from_one_command(tmp_path, monkeypatch)
     result = CliRunner().invoke(app, ["train", "tiny-llava", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "attribute" in result.output
-    assert "step 6 of 6 | loss" in result.output
-    assert "about 0 min left" in result.output
+    assert "100 %, after 0:" in result.output
+    assert "loss" in result.output.partition("100 %, after 0:")[2]
     card = json.loads((out / "card.json").read_text())
     assert card["steps"] == 6
     assert card["command"].endswith(" vispco zoo train tiny-llava --seed 0")

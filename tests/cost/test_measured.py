@@ -49,7 +49,8 @@ def test_a_budget_of_time_holds_with_the_drops_in_it(budget, text, visual, param
             priced,
             gamma=torch.inf,
         )
-    floor = min(float(priced.bill(workload.least(L), workload)[0]), float(priced.full(workload)[0]))
+    fewest = torch.tensor([[visual] + [0] * (L - 1)])  # a scorer may choose from layer 1 on
+    floor = min(float(priced.bill(fewest, workload)[0]), float(priced.full(workload)[0]))
     assert floor == float(priced.floor(workload)[0])
     limit = max(budget * float(priced.full(workload)[0]), floor)
     assert float(priced.bill(counts, workload)[0]) <= limit * (1 + 1e-12)

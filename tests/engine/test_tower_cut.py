@@ -42,10 +42,6 @@ def last_logits(model, given):
     return model(**given).logits[:, -1]
 
 
-def square(name: str) -> bool:
-    return name not in QWEN
-
-
 def pooled(model, given, name):
     """The visual tokens that the tower and the projector make: [T, D]."""
     video = "pixel_values_videos" in given
@@ -154,8 +150,9 @@ def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name
     grids = family_of(model).layout(model, given).image_sizes
     if prompt == "video":
         grids = [(3, 3, 4)]
-    elif square(name):
-        grids = [(1, 4, 4)] * 2
+    elif name not in QWEN:
+        assert [t * h * w for t, h, w in grids] == [tiny.tokens_of(name, part) for part in TWO if part.image]
+        grids = [(1, 4, 4)] * 2  # of patches
     with MaskedTower(model, name, grids, passed), torch.no_grad():
         hidden = pooled(model, given, name)
     left = torch.tensor(passed) == DEPTH

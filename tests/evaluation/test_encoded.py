@@ -5,7 +5,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.data import DrawnSample
 from vispco.evaluation import encode
 from vispco.evaluation.encoded import conversation, end_tokens, read
-from vispco.models.answers import prompt
+from vispco_zoo.answers import prompt
 from vispco_zoo.packed_batch import encode as training_tokens
 from vispco_zoo.tokenizer import markup, token_ids
 

@@ -7,10 +7,9 @@ from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data import metric
 from vispco.engine import TokenPlan
 from vispco.evaluation import TaskEvaluator, encode
-from vispco.evaluation.evaluator import task_score
-from vispco.models.answers import answer
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
+from vispco_zoo.answers import answer
 
 from .conftest import layers_of
 
@@ -38,12 +37,15 @@ def test_answers_are_those_of_plain_generation(pair, samples):
 
 def test_scores_are_the_metric_of_each_task(pair, samples):
     model, processor = pair
-    wrong, right = (TaskEvaluator(model, processor, samples, score=rule) for rule in (task_score, lambda *_: 1.0))
+    wrong, right = (
+        TaskEvaluator(model, processor, samples, score=rule)
+        for rule in (lambda sample, text: sample.score(text), lambda *_: 1.0)
+    )
     assert [task.task for task in right().tasks] == ["attribute", "position", "word", "chart"]
     assert right().accuracy == 1.0
     assert all(task.n == 2 for task in wrong().tasks)
     chart = next(sample for sample in samples if sample.task == "chart")
-    assert task_score(chart, chart.answer) == metric("chart", chart.answer, chart.answer) == 1.0
+    assert chart.score(chart.answer) == metric("chart", chart.answer, chart.answer) == 1.0
 
 
 def test_flops_are_the_cost_models_and_the_fraction_is_per_sample(pair, samples):

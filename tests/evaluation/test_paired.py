@@ -9,17 +9,19 @@ import pytest
 from scipy import stats
 
 from vispco.core.errors import InvalidInputError
-from vispco.evaluation.paired import mcnemar, paired_difference
+from vispco.evaluation.paired import _mcnemar, paired_difference
 
 
 @pytest.mark.parametrize(("better", "worse"), [(0, 0), (1, 0), (5, 0), (0, 6), (3, 4), (9, 2), (40, 20)])
 def test_mcnemar_is_the_exact_binomial_test(better, worse):
     expected = stats.binomtest(better, better + worse).pvalue if better + worse else 1.0
-    assert mcnemar(better, worse) == pytest.approx(expected)
+    assert _mcnemar(better, worse) == pytest.approx(expected)
     if better + worse <= 10:  # all ways in which coins may fall
         coins = list(product((0, 1), repeat=better + worse))
         far = abs(2 * better - (better + worse))
-        assert mcnemar(better, worse) == pytest.approx(sum(abs(2 * sum(c) - len(c)) >= far for c in coins) / len(coins))
+        assert _mcnemar(better, worse) == pytest.approx(
+            sum(abs(2 * sum(c) - len(c)) >= far for c in coins) / len(coins)
+        )
 
 
 def test_the_interval_is_that_of_all_resamples_of_a_small_set():

@@ -6,7 +6,7 @@ from vispco import Schedule
 from vispco import models as zoo
 from vispco.data import dataset
 from vispco.evaluation import EvaluatorSpec
-from vispco.models.answers import accuracy
+from vispco_zoo.answers import accuracy
 
 
 @pytest.fixture(params=zoo.names(), scope="module")

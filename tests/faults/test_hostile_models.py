@@ -17,7 +17,7 @@ from vispco.core.runs.files import DamagedFileError
 from vispco.data import dataset
 from vispco.evaluation.encoded import read
 from vispco.models.loading import load
-from vispco.models.model_source import LoadError
+from vispco.models.model_spec import LoadError
 from vispco.pruner.model_fingerprint import ModelFingerprint, OtherWeightsWarning
 from vispco.pruner.pruner import Pruner
 

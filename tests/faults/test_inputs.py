@@ -13,12 +13,12 @@ import torch
 
 from vispco.data import dataset
 from vispco.data.files import Jsonl, LlavaInstruct, Tsv
-from vispco.data.files.limits import VARIABLE
+from vispco.data.files.record import VARIABLE
 from vispco.data.files.samples import training_samples
-from vispco.evaluation.encoded import encode, read, special_tokens
+from vispco.evaluation.encoded import _special_tokens, encode, read
 from vispco.models import names
 from vispco.models.loading import load
-from vispco.models.model_source import LoadError
+from vispco.models.model_spec import LoadError
 from vispco.pruner.pruner import Pruner
 
 HIDDEN = "root:x:0:0:nobody should see this"
@@ -155,9 +155,9 @@ def test_special_tokens_in_data_are_words_for_every_family(name):
     model, processor = load(name)
     sample = dataset("test", limit=1)[0]
     usual = read(model, processor, sample)
-    ids = {processor.tokenizer.convert_tokens_to_ids(token) for token in special_tokens(processor)}
+    ids = {processor.tokenizer.convert_tokens_to_ids(token) for token in _special_tokens(processor)}
 
-    words = special_tokens(processor)
+    words = _special_tokens(processor)
     sample = replace(sample, question="how many " + " ".join(words), answer="one " + "".join(words))
     found = read(model, processor, sample)
     assert found.num_visual == usual.num_visual

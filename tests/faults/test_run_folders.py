@@ -13,7 +13,7 @@ from faults.conftest import LINE, SMALL, contents
 from search.random_batches import zoo_model
 from search.test_run import SMALL as EFFORT
 from vispco import models as zoo
-from vispco.core.runs.run_record import RunFolderError, check_files, read_record, write_lock, write_record
+from vispco.core.runs.run_record import RunFolderError, RunLock, check_files, read_record
 from vispco.data import dataset
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -153,22 +153,22 @@ def test_a_mixture_of_two_runs_is_refused_by_the_name_of_the_file(invoke, run, n
 
 
 def test_an_unfinished_run_is_not_deployed(invoke, run):
-    write_record(run, replace(read_record(run), finished=False))
+    replace(read_record(run), finished=False).write(run)
     done = invoke("evaluate", "tiny-llava", "--pruner", run, "--budget", "0.5")
     assert done.code == 1
     assert "is not finished" in done.err
 
 
 def test_two_runs_at_once_are_refused(invoke, run):
-    write_record(run, replace(read_record(run), finished=False))
-    write_lock(run)
+    replace(read_record(run), finished=False).write(run)
+    RunLock(run).write()
     done = invoke(*SEARCH, "--out", run)
     assert done.code == 1
     assert f"in use by process {os.getpid()}" in done.err
 
 
 def test_a_killed_search_is_not_followed_by_another_one_in_its_folder(invoke, run):
-    write_record(run, replace(read_record(run), finished=False))
+    replace(read_record(run), finished=False).write(run)
     before = contents(run)
     done = invoke("search", "tiny-llava", *SMALL, *LINE, "--scorer", "random", "--out", run)
     assert done.code == 1

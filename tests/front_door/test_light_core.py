@@ -8,7 +8,7 @@ import pytest
 from vispco.compare import searches as rivals
 from vispco.core.errors import MissingExtraError
 
-EXTRAS = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "ray", "datasets", "openai", "fastapi", "uvicorn")
+EXTRAS = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "datasets", "openai", "fastapi", "uvicorn")
 BLOCKED = f"import sys\nfor name in {EXTRAS}:\n    sys.modules[name] = None\n"
 COMMAND = "from vispco.cli.main import run\nsys.argv = ['vispco', *{words}]\nrun()"
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.multiple_choice import extract_option, options
+from vispco.metrics import METRICS
+from vispco.metrics.multiple_choice import _extract_option
 
 ANIMALS = {"A": "dog", "B": "cat", "C": "bird", "D": "horse"}
 
@@ -43,12 +44,12 @@ def cases(table):
 
 @pytest.mark.parametrize("prediction", cases(CHOOSES_B))
 def test_a_choice_is_found(prediction):
-    assert extract_option(prediction, ANIMALS) == "B"
+    assert _extract_option(prediction, ANIMALS) == "B"
 
 
 @pytest.mark.parametrize("prediction", ["", " ", "\n", *cases(CHOOSES_NONE)])
 def test_what_does_not_choose_is_no_choice(prediction):
-    assert extract_option(prediction, ANIMALS) is None
+    assert _extract_option(prediction, ANIMALS) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_what_does_not_choose_is_no_choice(prediction):
     ],
 )
 def test_options_decide_what_a_word_means(prediction, choices, chosen):
-    assert extract_option(prediction, choices) == chosen
+    assert _extract_option(prediction, choices) == chosen
 
 
 @dataclass
@@ -119,20 +120,20 @@ class Question:
 
 
 def test_the_right_option_may_be_given_by_letter_or_by_text():
-    assert options("(B)", Question(("B",))) == 1.0
-    assert options("It is a cat.", Question(("b",))) == 1.0
-    assert options("B", Question(("Cat",))) == 1.0
-    assert options("A", Question(("B",))) == 0.0
-    assert options("", Question(("B",))) == 0.0
-    assert options("I cannot tell", Question(("A",))) == 0.0
+    assert METRICS.get("option")("(B)", Question(("B",))) == 1.0
+    assert METRICS.get("option")("It is a cat.", Question(("b",))) == 1.0
+    assert METRICS.get("option")("B", Question(("Cat",))) == 1.0
+    assert METRICS.get("option")("A", Question(("B",))) == 0.0
+    assert METRICS.get("option")("", Question(("B",))) == 0.0
+    assert METRICS.get("option")("I cannot tell", Question(("A",))) == 0.0
 
 
 @given(st.text(), st.dictionaries(st.sampled_from("ABCDEFGHI"), st.text(max_size=12)))
 def test_any_text_gives_an_option_or_none(prediction, choices):
-    chosen = extract_option(prediction, choices)
+    chosen = _extract_option(prediction, choices)
     assert chosen is None or chosen in choices
 
 
 @given(st.sampled_from("ABCD"), st.sampled_from(["{}", "({})", "{}.", "The answer is {}.", "**{}**", "Option {}"]))
 def test_every_letter_is_found_in_every_form(letter, form):
-    assert extract_option(form.format(letter), ANIMALS) == letter
+    assert _extract_option(form.format(letter), ANIMALS) == letter

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vispco.metrics.metric import extract_yes_no, yes_no
+from vispco.metrics.metric import METRICS, _extract_yes_no
 
 YES = [
     "Yes",
@@ -67,27 +67,33 @@ NEITHER = [
 
 @pytest.mark.parametrize("prediction", YES)
 def test_yes(prediction):
-    assert extract_yes_no(prediction) == "yes"
+    assert _extract_yes_no(prediction) == "yes"
 
 
 @pytest.mark.parametrize("prediction", NO)
 def test_no(prediction):
-    assert extract_yes_no(prediction) == "no"
+    assert _extract_yes_no(prediction) == "no"
 
 
 @pytest.mark.parametrize("prediction", NEITHER)
 def test_neither(prediction):
-    assert extract_yes_no(prediction) is None
+    assert _extract_yes_no(prediction) is None
 
 
 @pytest.mark.parametrize("answer", ["Yes", "No"])
 def test_the_score_is_that_of_one_question_in_0_to_1(answer):
     item = SimpleNamespace(references=(answer,), options={}, meta={})
     other = {"Yes": "No", "No": "Yes"}[answer]
-    assert yes_no(answer.lower(), item) == 1.0
-    assert yes_no(other, item) == yes_no("", item) == yes_no("I know", item) == yes_no("I cannot tell", item) == 0.0
+    assert METRICS.get("yes-no")(answer.lower(), item) == 1.0
+    assert (
+        METRICS.get("yes-no")(other, item)
+        == METRICS.get("yes-no")("", item)
+        == METRICS.get("yes-no")("I know", item)
+        == METRICS.get("yes-no")("I cannot tell", item)
+        == 0.0
+    )
 
 
 @given(st.text())
 def test_any_text_says_yes_no_or_neither(text):
-    assert extract_yes_no(text) in ("yes", "no", None)
+    assert _extract_yes_no(text) in ("yes", "no", None)

@@ -17,7 +17,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import DamagedFileError
 from vispco.core.weights import check_weights
 from vispco.models.loading import pick_device
-from vispco.models.model_source import LoadError
+from vispco.models.model_spec import LoadError
 from vispco_zoo.definitions import build_model
 from vispco_zoo.export import save_model
 

@@ -19,8 +19,7 @@ import tiny
 import vispco
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.models.picture_text import OPTIONS
-from vispco.models.processor import JoinedProcessor
+from vispco.models.processor import OPTIONS, JoinedProcessor
 from vispco_zoo.tokenizer import build_tokenizer
 
 TILE = {"longest_edge": 16}

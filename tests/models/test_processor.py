@@ -13,12 +13,13 @@ from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.data import dataset
+from vispco.evaluation.encoded import apply_template
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.models import shipped
-from vispco.models.answers import answer, prompt
-from vispco.models.processor import JoinedProcessor, chat_text, load_processor
+from vispco.models.processor import JoinedProcessor, load_processor
 from vispco.models.shipped import ONE_OF_EACH_CLASS
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco_zoo.answers import answer, prompt
 from vispco_zoo.definitions import build_image_processor, build_model
 from vispco_zoo.export import save_model
 from vispco_zoo.tokenizer import build_tokenizer
@@ -145,7 +146,7 @@ def test_a_model_of_qwen3_reads_frames(folders):
     model = AutoModelForImageTextToText.from_pretrained(folders / "tiny-qwen3", dtype=torch.float32).eval()
     processor = JoinedProcessor.from_pretrained(folders / "tiny-qwen3")
     content = [{"type": "video"}, {"type": "text", "text": "what color is the circle?"}]
-    text = chat_text(processor, [{"role": "user", "content": content}], add_generation_prompt=True)
+    text = apply_template(processor, [{"role": "user", "content": content}])
     inputs = processor(text=text, videos=[list(dataset("test", "clip", 1)[0].images)])
     out = model.generate(**inputs, max_new_tokens=2)
     assert out.shape[1] <= inputs["input_ids"].shape[1] + 2

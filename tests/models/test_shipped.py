@@ -8,7 +8,7 @@ from vispco import models as zoo
 from vispco.core.errors import UnknownNameError
 from vispco.data import dataset
 from vispco.models import shipped as shipped_models
-from vispco.models.answers import with_pixels
+from vispco_zoo.answers import with_pixels
 from vispco_zoo.recipe import Recipe, recipe
 
 SHIPPED = [name for name in zoo.names() if (shipped_models.WEIGHTS / name).exists()]

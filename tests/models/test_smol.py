@@ -18,7 +18,7 @@ from cli.invoking import Invoke
 from vispco.core.errors import InvalidInputError
 from vispco.data import dataset
 from vispco.models import smol
-from vispco.models.answers import answer, prompt
+from vispco_zoo.answers import answer, prompt
 from vispco_zoo.smol import AdaptedLinear
 from vispco_zoo.tokenizer import build_tokenizer
 from vispco_zoo.wordings import reword, reworded

@@ -49,7 +49,7 @@ def test_the_package_declares_what_it_imports():
     optional = set().union(
         *(
             declared(extra)
-            for extra in ("search", "plots", "ray", "data", "dashboard", "lmms-eval", "play", "serve", "smol", "vllm")
+            for extra in ("search", "plots", "data", "dashboard", "lmms-eval", "play", "serve", "smol", "vllm")
         )
     )
     missing = {name: files[0] for name, files in third_party(PACKAGE).items() if name not in declared() | optional}

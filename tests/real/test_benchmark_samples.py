@@ -64,7 +64,7 @@ def test_the_models_own_answer_stands_in_where_people_disagree(gemma, asked):
     full = evaluator()
     assert full.kl == pytest.approx(0.0, abs=1e-9)
     for question in questions:
-        tokens = evaluator.store.prompt(question).answer
+        tokens = evaluator.store._entries([question])[0]["answer"]
         assert (
             processor.batch_decode([tokens], skip_special_tokens=True)[0].strip()
             == full.details["predictions"][question.id]
@@ -145,7 +145,9 @@ def test_mme_and_mmbench_have_figures_of_their_own(gemma, tmp_path):
         [str(n), base64_of(picture(n // 2)), "is it red?", "Yes" if n % 2 else "No", "color", f"{n // 2}.png"]
         for n in range(4)
     ]
-    samples = read_benchmarks({"mme": write_table(tmp_path / "MME.tsv", header, cells)}, max_new_tokens=2)
+    samples = read_benchmarks(
+        {"mme": write_table(tmp_path / "MME.tsv", header, cells)}, settings=AskSettings(max_new_tokens=2)
+    )
     found = TaskEvaluator(*gemma, samples, score=lambda sample, _: float(sample.record.id != "3"))()
     assert found.accuracy == 0.75
     assert found.details["figures"]["mme"] == {
@@ -192,7 +194,7 @@ def test_pixel_bounds_change_what_the_model_sees(asked):
 
 
 def test_predictions_are_written_as_vlmevalkit_reads_them(gemma, asked, tmp_path):
-    samples = read_benchmarks({"textvqa": asked}, max_new_tokens=2)
+    samples = read_benchmarks({"textvqa": asked}, settings=AskSettings(max_new_tokens=2))
     found = TaskEvaluator(*gemma, samples, details=True)()
     (written,) = write_predictions(tmp_path / "out.tsv", samples, found.details["predictions"])
     rows = list(csv.DictReader(written.open(newline=""), delimiter="\t"))
@@ -257,9 +259,9 @@ def test_several_pictures_of_one_row_are_all_shown(gemma, tmp_path):
     table = write_table(
         tmp_path / "MME.tsv", ["index", "image", "question", "answer"], [["0", images, "are they the same?", "no"]]
     )
-    questions = read_benchmarks({"mme": table}, max_new_tokens=2)
+    questions = read_benchmarks({"mme": table}, settings=AskSettings(max_new_tokens=2))
     evaluator = TaskEvaluator(*gemma, questions, kl=True)
-    assert evaluator.store.prompt(questions[0]).num_visual == 200
+    assert evaluator.store._entries(questions[:1])[0]["num_visual"] == 200
     found = evaluator(Schedule.single(2, 0.5, evaluator.num_layers))
     assert found.fraction["exact"] < 1
     assert torch.isfinite(torch.tensor(found.kl))

@@ -13,11 +13,12 @@ from real.files import save_small, write_benchmarks
 from vispco.core.errors import UnknownNameError
 from vispco.families.visual_tokens import visual_tokens
 from vispco.models.loading import load
-from vispco.models.model_source import read_config, read_preprocessor
+from vispco.models.model_spec import read_config, read_preprocessor
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.preset_options import PresetOptions
 from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
-from vispco.timing.estimates import DescribeSettings, Machine, count_parameters, describe
+from vispco.search.search_options import PresetOptions
+from vispco.timing.describe_settings import DescribeSettings
+from vispco.timing.estimates import _count_parameters, describe
 
 SIZES = [(640, 480), (28, 28), (1, 1), (1024, 77), (2000, 1000)]
 
@@ -35,7 +36,7 @@ def test_visual_tokens_are_those_of_the_image_processor(size):
 def test_a_saved_model_has_the_parameters_and_tokens_that_were_told(name):
     model, processor = load(name)
     config = read_config(name)
-    assert count_parameters(config).parameters == sum(p.numel() for p in model.parameters())
+    assert _count_parameters(config)[0] == sum(p.numel() for p in model.parameters())
     text = processor.apply_chat_template(
         [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "what?"}]}], tokenize=False
     )
@@ -47,21 +48,19 @@ def test_the_paper_models_have_their_known_sizes(pytestconfig):
     folder = pytestconfig.rootpath / "benchmarks" / "configs"
     known = {"Qwen2.5-VL-3B": 3_754_622_976, "Qwen2.5-VL-7B": 8_292_166_656, "LLaVA-1.5-7B": 7_063_427_072}
     for name, parameters in known.items():
-        assert count_parameters(read_config(str(folder / f"{name}-config.json"))).parameters == parameters
+        assert _count_parameters(read_config(str(folder / f"{name}-config.json")))[0] == parameters
 
 
 def test_hours_follow_from_flops_and_the_machine_stated(pytestconfig):
     config = read_config(str(pytestconfig.rootpath / "benchmarks" / "configs" / "Qwen2.5-VL-3B-config.json"))
-    slow = describe(config, "q", DescribeSettings(machine=Machine(tflops=100, utilisation=0.5)))["estimates"]
-    fast = describe(config, "q", DescribeSettings(machine=Machine(tflops=100, utilisation=0.5, gpus=8)))["estimates"]
+    slow = describe(config, "q", DescribeSettings(tflops=100, utilisation=0.5))["estimates"]
+    fast = describe(config, "q", DescribeSettings(tflops=100, utilisation=0.5, gpus=8))["estimates"]
     search = slow["gradient_search"]
     assert search["hours"] == pytest.approx(search["flops"] / 5e13 / 3600)
     assert fast["gradient_search"]["hours"] == pytest.approx(search["hours"] / 8)
     assert fast["grid"]["hours"] == pytest.approx(slow["grid"]["hours"] / 8)
     assert slow["grid"]["configurations"] == 700
-    starved = describe(config, "q", DescribeSettings(machine=Machine(tflops=100, utilisation=0.5, bandwidth=0.4)))[
-        "estimates"
-    ]
+    starved = describe(config, "q", DescribeSettings(tflops=100, utilisation=0.5, bandwidth=0.4))["estimates"]
     assert starved["grid"]["hours"] > slow["grid"]["hours"]  # writing answers waits for memory
 
 

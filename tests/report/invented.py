@@ -177,7 +177,7 @@ def write_run(
     (folder / "metrics.jsonl").write_text(metrics())
     save_examples([example(number, frontier) for number in range(examples)], folder)
     areas = np.random.default_rng(5).lognormal(11.2, 0.7, 4000)
-    (folder / "areas.json").write_text(json.dumps(equalise_areas(areas.tolist(), 3000, max_repeats=12).to_dict()))
+    (folder / "areas.json").write_text(json.dumps(equalise_areas(areas.tolist(), 3000).to_dict()))
     rows = [
         {
             "configuration": "unpruned" if b == 1 else f"VisPCO {b:.0%}",

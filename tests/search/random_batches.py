@@ -55,12 +55,12 @@ def make_batches(name="qwen2_5_vl", count=2, size=3):
     return made
 
 
-def make_trainer(folder=None, solver="projection", steps=6, **plan):
+def make_trainer(folder=None, solver="projection", steps=6, kernel="p-sigmoid", **plan):
     """A training of a small predictor on a small model; the same every time."""
     model = tiny.build("qwen2_5_vl")
     objective = Objective(model, "fastv", relaxation=GaussianMask(2.0, 0.3))
     torch.manual_seed(0)
-    predictor = Predictor.for_model(model, kernels.get("p-sigmoid"), objective.scorer, width=16, queries=2)
+    predictor = Predictor.for_model(model, kernels.get(kernel), objective.scorer, width=16, queries=2)
     options = {"batches": 2, "inner": 2, "rate": 1e-2, "save_every": 2, "bins": 2, **plan}
     return PredictorTrainer(
         objective,

@@ -13,6 +13,7 @@ from vispco.pruner.picture_setting import PictureSetting
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.search import whole_search
 from vispco.search.joint.joint_settings import JointSettings
+from vispco.search.modes import SearchRun
 from vispco.search.run_search import search
 from vispco.search.search_spec import Effort, SearchSpec
 from vispco.search.whole_search import TowerSpace
@@ -105,6 +106,31 @@ def test_budgets_of_both_kinds_and_other_modes_are_refused():
         SearchSpec.choose(budgets=(0.4,), pixels=(1.0, 0.5))
     spec = SearchSpec.choose(budgets=("0.4p", "mean:0.5p"), pixels=(1.0, 0.5))
     assert SearchSpec.from_dict(spec.to_dict()) == spec
+
+
+def test_fewer_pixels_and_other_scorers_are_tried_where_a_cut_is_best_and_the_last_comparison_decides(monkeypatch):
+    tried = []
+
+    def losses(candidate, budget, samples, shapes):
+        """Few samples flatter scope; 75 % of the pixels and half of the cells behind block 2 are best in truth."""
+        tried.append((candidate.setting.name, samples, shapes))
+        block, scorer = candidate.setting.cut.chain.tower[0] if candidate.setting.cut else (0, None)
+        off = abs(candidate.setting.pixels - 0.75) + abs((candidate.setting.retention or (1.0,))[-1] - 0.5)
+        lucky = scorer is not None and scorer.name == "scope" and samples == 4
+        return torch.full((1, 1), 1.0 + off + (block != 2) - 0.5 * lucky) if block else None
+
+    monkeypatch.setattr(whole_search, "shape_losses", losses)
+    model, processor = vispco.load("tiny-llava")
+    spec = SearchSpec.choose(budgets=("0.4p",), pixels=(1.0, 0.75))
+    run = SearchRun.prepare(model, processor, list(dataset("calibration", "all", 1)), spec)
+    space = TowerSpace(pixels=spec.pixels, samples=(4, 8), finalists=2)
+    budget = Budget.of("0.4p")
+    names = [each.setting.name for each in whole_search.compare_settings(run, processor, space, [budget])[budget]]
+    assert names[0] == "75% of the pixels, divprune@tower.2 keeps 50%"
+    assert "75% of the pixels, scope@tower.2 keeps 50%" in names
+    assert {(name, 8, 1) for name in names} == {each for each in tried if each[1] == 8}
+    assert not any("scope" in name and ("tower.1" in name or "75%" not in name) for name, *_ in tried)
+    assert len(tried) <= 11 + 2 + 4 + 4
 
 
 def test_settings_of_pictures_are_data():

@@ -47,8 +47,7 @@ def children(pid: int) -> list[int]:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is born deaf to Ctrl-C
     from sweep.synthetic import Factory, run_sweep
-    from vispco.cli.main import _terminated
 
-    signal.signal(signal.SIGTERM, _terminated)  # as the command does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the command does
     arguments = json.loads(sys.argv[1])
     run_sweep(Factory(**arguments.pop("factory")), **arguments)

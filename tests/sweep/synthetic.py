@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 LAYERS = 6
 
 
-def run_sweep(factory, *, workers=1, engine="local", ray_address=None, **options):
+def run_sweep(factory, **options):
     """`sweep.run` with the fields of its `SweepSpec` among the options, so that a test names only what it is about."""
     names = {field.name for field in fields(sweep.SweepSpec)}
     spec = sweep.SweepSpec(**{name: value for name, value in options.items() if name in names})
     rest = {name: value for name, value in options.items() if name not in names}
-    return sweep.run(factory, spec, workers=sweep.SweepWorkers(workers, engine, ray_address), **rest)
+    return sweep.run(factory, spec, **rest)
 
 
 def fraction(schedule: Schedule) -> float:

@@ -69,10 +69,6 @@ def test_every_configuration_lies_within_the_budget_and_says_so_in_its_name(comm
         (("--budget", "1.5"), "It must be above 0, up to 1"),
         (("--trials", "0"), "A sweep needs at least one"),
         (("--storage", "postgresql://nobody@127.0.0.1:1/x"), "cannot be reached: Connection refused"),
-        (
-            ("--engine", "ray", "--workers", "1", "--ray-address", "127.0.0.1:1"),
-            "No Ray cluster answers at 127.0.0.1:1",
-        ),
     ],
 )
 def test_what_cannot_be_swept_is_refused_in_a_sentence(command, given, sentence):

@@ -18,7 +18,7 @@ from sweep.synthetic import LAYERS, Factory, run_sweep
 @pytest.mark.skipif(importlib.util.find_spec("optuna_dashboard") is None, reason="optuna-dashboard is not installed")
 def test_the_dashboard_shows_the_study(tmp_path):
     options = {"space": "single", "strategy": "random", "trials": 5, "num_layers": LAYERS}
-    run_sweep(Factory(str(tmp_path / "log")), name="seen", directory=tmp_path, engine="inline", **options)
+    run_sweep(Factory(str(tmp_path / "log")), name="seen", directory=tmp_path, workers=0, **options)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     code = "from optuna_dashboard._cli import main; main()"

@@ -1,16 +1,14 @@
-"""A journal with a damaged line is read, what the line held is evaluated again, and foreign files are left alone."""
+"""A journal with a damaged line is refused by name, and foreign files are left alone."""
 
 from __future__ import annotations
-
-import warnings
 
 import optuna
 import pytest
 
 from sweep.synthetic import LAYERS, Factory, evaluated, run_sweep
 from vispco.core.errors import InvalidInputError
-from vispco.core.runs.checksums import DamagedJournalWarning, encode_line
-from vispco.sweep.journal import decode_operation
+from vispco.core.runs.checksums import decode_line, encode_line
+from vispco.core.runs.files import DamagedFileError
 
 TRIALS = 4
 DAMAGE = {
@@ -34,66 +32,62 @@ def sweep(directory, log, strategy):
         directory=directory,
         trials=TRIALS,
         workers=0,
-        engine="inline",
         fingerprint={"model": "tiny"},
     )
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
 @pytest.mark.parametrize("strategy", ["random", "tpe"])
-def test_no_damaged_line_loses_the_sweep(tmp_path, strategy, kind):
-    whole = sweep(tmp_path / "whole", tmp_path / "log", strategy)
+def test_a_damaged_line_is_refused_by_its_number_and_nothing_is_changed(tmp_path, strategy, kind):
+    sweep(tmp_path / "whole", tmp_path / "log", strategy)
     lines = (tmp_path / "whole" / "journal.log").read_bytes().splitlines()
     for number in range(len(lines)):
-        folder, log = tmp_path / str(number), tmp_path / f"{number}.log"
+        folder = tmp_path / str(number)
         folder.mkdir()
-        log.touch()
-        damaged = [*lines[:number], DAMAGE[kind](lines[number]), *lines[number + 1 :]]
-        (folder / "journal.log").write_bytes(b"\n".join(damaged) + b"\n")
-        with pytest.warns(DamagedJournalWarning, match="1 damaged line"):
-            found = sweep(folder, log, strategy)
-        assert found == whole, f"line {number}: {lines[number]!r}"
-        assert len(evaluated(str(log))) <= 1, "only what the line held is evaluated again"
+        damaged = b"\n".join([*lines[:number], DAMAGE[kind](lines[number]), *lines[number + 1 :]]) + b"\n"
+        (folder / "journal.log").write_bytes(damaged)
+        with pytest.raises(DamagedFileError, match=rf"journal\.log is damaged: line {number + 1} is not"):
+            sweep(folder, tmp_path / "log", strategy)
+        assert (folder / "journal.log").read_bytes() == damaged
+    assert len(evaluated(str(tmp_path / "log"))) == TRIALS
 
 
 @pytest.mark.parametrize("strategy", ["random", "tpe"])
-def test_a_damaged_line_break_loses_nothing(tmp_path, strategy):
+def test_a_damaged_line_break_is_refused_and_an_unfinished_line_is_evaluated_again(tmp_path, strategy):
     whole = sweep(tmp_path / "whole", tmp_path / "log", strategy)
     content = (tmp_path / "whole" / "journal.log").read_bytes()
-    breaks = [place for place, byte in enumerate(content[:-1]) if byte == ord("\n")]
-    for number, place in enumerate(breaks):
+    for number, place in enumerate(place for place, byte in enumerate(content) if byte == ord("\n")):
         folder, log = tmp_path / str(number), tmp_path / f"{number}.log"
         folder.mkdir()
         log.touch()
-        (folder / "journal.log").write_bytes(
-            content[:place] + bytes([ord("\n") ^ 1 << number % 8]) + content[place + 1 :]
-        )
-        assert sweep(folder, log, strategy) == whole
-        assert evaluated(str(log)) == []
+        changed = content[:place] + bytes([ord("\n") ^ 1 << number % 8]) + content[place + 1 :]
+        (folder / "journal.log").write_bytes(changed)
+        if place == len(content) - 1:
+            assert sweep(folder, log, strategy) == whole
+        else:
+            with pytest.raises(DamagedFileError, match=rf"line {number + 1} is not"):
+                sweep(folder, log, strategy)
 
 
-def test_a_whole_journal_has_no_damaged_lines_and_optuna_reads_it(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DamagedJournalWarning)
-        for _ in range(2):
-            sweep(tmp_path, tmp_path / "log", "random")
+def test_optuna_reads_the_journal(tmp_path):
+    for _ in range(2):
+        sweep(tmp_path, tmp_path / "log", "random")
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "journal.log"))
     study = optuna.load_study(study_name="study", storage=optuna.storages.JournalStorage(backend))
     assert len(study.trials) == TRIALS
 
 
-def test_a_checksum_finds_a_changed_digit_and_old_lines_have_none():
+def test_a_checksum_finds_a_changed_digit_and_lines_of_others_have_none():
     log = {"op_code": 6, "worker_id": "w", "trial_id": 3, "state": 1, "values": [0.5, 0.25]}
     line = encode_line(log)
-    assert decode_operation(line)["values"] == [0.5, 0.25]
-    assert decode_operation(line.replace(b"0.25", b"0.75")) is None
-    assert decode_operation(b'{"op_code":1,"worker_id":"w","study_id":0}') == {
+    assert decode_line(line)["values"] == [0.5, 0.25]
+    assert decode_line(line.replace(b"0.25", b"0.75")) is None
+    assert decode_line(b'{"op_code":1,"worker_id":"w","study_id":0}') == {
         "op_code": 1,
         "worker_id": "w",
         "study_id": 0,
     }
-    assert decode_operation(b'{"op_code":99,"worker_id":"w"}') is None
-    assert decode_operation(b"[1, 2]") is None
+    assert decode_line(b"[1, 2]") is None
 
 
 @pytest.mark.parametrize("content", [b"shopping list", b"milk\nbread\n", b'{"points": []}\n'])

@@ -6,14 +6,12 @@ import json
 
 import optuna
 import pytest
-from rich.console import Console
 
 from sweep import broken
 from sweep.synthetic import LAYERS, Factory, evaluated, fraction, run_sweep
-from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation.frontier import Frontier
 from vispco.sweep.pools import WorkerError
-from vispco.sweep.progress import ProgressDisplay
 from vispco.sweep.study import open_storage
 
 
@@ -27,7 +25,7 @@ def run(tmp_path, log):
     """`sweep.run` of a grid of 100 in this process, unless told otherwise."""
 
     def start(factory=None, **options):
-        settings = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS, "engine": "inline"}
+        settings = {"name": "study", "space": "single", "strategy": "grid", "num_layers": LAYERS, "workers": 0}
         settings |= {"directory": tmp_path, "fingerprint": {"model": "tiny", "tasks": ["synthetic"]}}
         return run_sweep(factory or Factory(log), **(settings | options))
 
@@ -39,7 +37,7 @@ def trials(directory, name="study"):
 
 
 def test_two_workers_evaluate_every_configuration_once(run, log, tmp_path):
-    found = run(engine="local", workers=2)
+    found = run(workers=2)
     assert len(evaluated(log)) == len(set(evaluated(log))) == len(found) == 100
     assert found == run(directory=tmp_path / "inline")
 
@@ -109,9 +107,9 @@ def test_a_configuration_that_fails_is_recorded_and_the_sweep_goes_on(run, log, 
 
 
 def test_an_evaluator_that_cannot_be_built_ends_the_sweep(run):
-    for engine in ("inline", "local"):
+    for workers in (0, 1):
         with pytest.raises(WorkerError, match="could not be built: OSError: no such model"):
-            run(broken.factory, engine=engine)
+            run(broken.factory, workers=workers)
 
 
 def test_a_study_of_something_else_is_refused_with_both_named(run):
@@ -144,15 +142,17 @@ def test_an_interrupt_leaves_a_usable_frontier_and_loses_nothing(run, log, tmp_p
 
 def test_progress_counts_and_shows_the_best(run, log):
     seen = []
-    console = Console(file=None, quiet=True)
-    with ProgressDisplay(console) as display:
-        run(Factory(log, fails_at=0.51), on_progress=lambda progress: (seen.append(progress), display(progress)))
+    run(Factory(log, fails_at=0.51), on_progress=seen.append)
     assert [p.settled for p in seen] == sorted(p.settled for p in seen)
     assert (seen[0].settled, seen[0].eta, seen[0].best) == (0, None, {})
     last = seen[-1]
     assert (last.done, last.failed, last.total, last.running, last.eta) == (95, 5, 100, 0, 0.0)
     assert [last.best[b].accuracy for b in sorted(last.best)] == sorted(p.accuracy for p in last.best.values())
     assert set(last.best) == {0.5, 0.75, 1.0}  # nothing costs a quarter
+    assert seen[0].line == "0/100 configurations, 0 running"
+    assert last.line.startswith(
+        f"100/100 configurations, 0 running, 5 failed; best by budget: 50%: {last.best[0.5].accuracy:.4f}, "
+    )
 
 
 @pytest.mark.parametrize(
@@ -177,11 +177,6 @@ def test_bad_input_is_answered_with_one_sentence(run, options, sentence):
     with pytest.raises(InvalidInputError, match=sentence) as caught:
         run(**options)
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_engine_is_refused(run):
-    with pytest.raises(UnknownNameError, match="Unknown engine 'steam'"):
-        run(engine="steam")
 
 
 def test_the_frontier_file_names_the_study_and_the_configuration(run, tmp_path):

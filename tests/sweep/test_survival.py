@@ -46,7 +46,7 @@ def whole(tmp_path):
 
     def undisturbed(**options):
         directory = tmp_path / "whole"
-        return run_sweep(Factory(str(directory / "log")), directory=directory, engine="inline", **(GRID | options))
+        return run_sweep(Factory(str(directory / "log")), directory=directory, workers=0, **(GRID | options))
 
     (tmp_path / "whole").mkdir()
     return undisturbed
@@ -54,13 +54,13 @@ def whole(tmp_path):
 
 def test_a_killed_worker_costs_one_evaluation(tmp_path, log, whole):
     options = GRID | {"num_layers": 2}
-    found = run_sweep(Factory(log, dies_at=0.51), directory=tmp_path / "sweep", engine="local", workers=1, **options)
+    found = run_sweep(Factory(log, dies_at=0.51), directory=tmp_path / "sweep", workers=1, **options)
     assert found == whole(num_layers=2)
     assert len(evaluated(log)) == 20 + 1
 
 
 def test_a_killed_sweep_goes_on(tmp_path, log, whole, launch):
-    program = launch({"log": log, "delay": 0.05}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
+    program = launch({"log": log, "delay": 0.05}, directory=str(tmp_path / "sweep"), workers=1, **GRID)
     until(lambda: len(evaluated(log)) >= 20)
     workers = children(program.pid)
     program.kill()
@@ -68,7 +68,7 @@ def test_a_killed_sweep_goes_on(tmp_path, log, whole, launch):
     assert len(workers) == 1
     until(lambda: not os.path.exists(f"/proc/{workers[0]}"), 60)  # noqa: PTH110  # its pipe has ended
     before = len(evaluated(log))
-    found = run_sweep(Factory(log), directory=tmp_path / "sweep", engine="inline", **GRID)
+    found = run_sweep(Factory(log), directory=tmp_path / "sweep", workers=0, **GRID)
     assert found == whole()
     assert len(evaluated(log)) <= 101, "at most the one in flight is repeated"
     assert before < 100
@@ -79,8 +79,8 @@ def test_a_killed_search_ends_where_it_would_have_ended(tmp_path, log, whole, st
     """Not a restart from the same history, but the very same points: a sampler is a function of history and seed."""
     options = GRID | {"space": "stages", "strategy": strategy, "trials": 25}
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(Factory(log, interrupts_at=14), directory=tmp_path / "sweep", engine="inline", **options)
-    assert run_sweep(Factory(log), directory=tmp_path / "sweep", engine="inline", **options) == whole(**options)
+        run_sweep(Factory(log, interrupts_at=14), directory=tmp_path / "sweep", workers=0, **options)
+    assert run_sweep(Factory(log), directory=tmp_path / "sweep", workers=0, **options) == whole(**options)
 
 
 @pytest.mark.parametrize(("storage", "others"), [("journal", 2), ("sqlite", 1)])
@@ -89,14 +89,14 @@ def test_sweeps_of_one_study_share_the_work(tmp_path, log, whole, launch, storag
     url = f"sqlite:///{tmp_path}/study.db" if storage == "sqlite" else str(tmp_path / "shared.log")
     options = GRID | {"num_layers": 5, "storage": url}
     slow = {"log": log, "delay": 0.1}
-    programs = [launch(slow, directory=str(tmp_path / f"{i}"), engine="inline", **options) for i in range(others)]
+    programs = [launch(slow, directory=str(tmp_path / f"{i}"), workers=0, **options) for i in range(others)]
     until(lambda: len(evaluated(log)) >= 3)
 
     def kill_one(progress):
         if progress.settled >= 15:
             programs[0].kill()
 
-    found = run_sweep(Factory(**slow), directory=tmp_path / "sweep", engine="inline", on_progress=kill_one, **options)
+    found = run_sweep(Factory(**slow), directory=tmp_path / "sweep", workers=0, on_progress=kill_one, **options)
     assert [program.wait(240) for program in programs] == [-signal.SIGKILL, 0][:others]
     assert len(set(evaluated(log))) == 80
     assert len(evaluated(log)) <= 81, "the one that was in flight may be repeated, no other"
@@ -110,7 +110,7 @@ def trials_of(url):
 
 def test_sigterm_to_the_sweep_alone_stops_its_workers(tmp_path, log, launch):
     """`kill PID`, as schedulers do it: the workers used to live on."""
-    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
+    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), workers=1, **GRID)
     until(lambda: len(evaluated(log)) >= 5)
     workers = children(program.pid)
     assert len(workers) == 1
@@ -122,7 +122,7 @@ def test_sigterm_to_the_sweep_alone_stops_its_workers(tmp_path, log, launch):
 
 
 def test_ctrl_c_stops_the_workers_and_saves(tmp_path, log, launch):
-    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), engine="local", workers=1, **GRID)
+    program = launch({"log": log, "delay": 0.1}, directory=str(tmp_path / "sweep"), workers=1, **GRID)
     until(lambda: len(evaluated(log)) >= 10)
     workers = children(program.pid)
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does it: to everyone

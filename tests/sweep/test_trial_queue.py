@@ -11,7 +11,6 @@ import pytest
 from optuna.trial import TrialState
 
 from sweep.synthetic import LAYERS, Factory
-from vispco.evaluation.frontier import Axis
 from vispco.sweep import heartbeat
 from vispco.sweep import trial_queue as trials
 from vispco.sweep.heartbeat import KEY_PREFIX
@@ -30,7 +29,7 @@ def queues(tmp_path):
         def one(run):
             store = open_storage(storage, tmp_path)
             wanted = SweepSpec(space="single", strategy=strategy, num_layers=LAYERS, trials=trials).plan()
-            return TrialQueue(SweepStudy.open(store, "study", {"space": "single"}), wanted, run, Axis())
+            return TrialQueue(SweepStudy.open(store, "study", {"space": "single"}), wanted, run)
 
         return one("a"), one("b")
 
@@ -56,7 +55,7 @@ def test_of_two_trials_for_one_configuration_the_lower_number_counts(queues, mon
     with pytest.raises(StopIteration):
         other.claim()
     monkeypatch.undo()
-    assert [trials.configuration_names(one.study.trials(), one.plan)[n] for n in (0, 1)] == ["grid:0", "grid:0"]
+    assert [trials._configuration_names(one.study.trials(), one.plan)[n] for n in (0, 1)] == ["grid:0", "grid:0"]
     assert other._reason_to_drop(other.study.trials(), 1, "grid:0") == "Another trial does this."
     assert one._reason_to_drop(one.study.trials(), first.number, "grid:0") is None
 

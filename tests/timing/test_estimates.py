@@ -10,8 +10,9 @@ from vispco import models as zoo
 from vispco.cli.info import read_config
 from vispco.families import FAMILIES
 from vispco.families.visual_tokens import visual_tokens
-from vispco.models.model_source import LoadError
-from vispco.timing.estimates import DescribeSettings, describe
+from vispco.models.model_spec import LoadError
+from vispco.timing.describe_settings import DescribeSettings
+from vispco.timing.estimates import describe
 
 
 @pytest.mark.parametrize("name", tiny.BUILDERS)

@@ -11,7 +11,7 @@ from vispco.core.schedule import Schedule
 from vispco.cost import Budget, Dimensions, Measured, Workload
 from vispco.data import dataset
 from vispco.pruner.pruner_spec import PrunerSpec
-from vispco.timing.prediction import break_even, flops_share, measured_cost, predict_batch, said_fraction
+from vispco.timing.prediction import _flops_share, break_even, measured_cost, predict_batch, said_fraction
 from vispco.timing.throughput import QueueSettings, measure_throughput
 
 L = 4
@@ -66,8 +66,8 @@ def test_a_budget_of_time_or_bytes_as_a_share_of_the_flops(tmp_path, monkeypatch
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     model, _ = vispco.load("tiny-llava")
     with pytest.raises(InvalidInputError, match="vispco profile"):
-        flops_share(Budget.of("0.6t"), model, 10, 100)
-    shares = [flops_share(Budget.of(text), model, 10, 100) for text in ("0.4", "1kB", "1GB")]
+        _flops_share(Budget.of("0.6t"), model, 10, 100)
+    shares = [_flops_share(Budget.of(text), model, 10, 100) for text in ("0.4", "1kB", "1GB")]
     assert shares[0] == 0.4
     assert shares[1] < 0.4 < shares[2] == pytest.approx(1.0)
     said = []

@@ -12,11 +12,11 @@ from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.timing import profiling
 from vispco.timing.profiling import (
-    falling_times,
-    fit_parts,
-    fitted_schedules,
-    many_drops,
-    nonnegative_weights,
+    _falling_times,
+    _fit_parts,
+    _fitted_schedules,
+    _many_drops,
+    _nonnegative_weights,
     profile_prompts,
 )
 
@@ -26,7 +26,7 @@ SIZES, ROW = np.array([1, 50, 100, 400]), np.array([0.5, 1.0, 1.8, 9.0])
 
 def tokens():
     """Of a prompt of 20 text and 200 visual tokens under the schedules of a fit, the unpruned one first."""
-    pruned = [(schedule.counts([200]) + 20)[0].tolist() for schedule in fitted_schedules(LAYERS)]
+    pruned = [(schedule.counts([200]) + 20)[0].tolist() for schedule in _fitted_schedules(LAYERS)]
     return np.array([[220] * LAYERS, *pruned])
 
 
@@ -34,12 +34,12 @@ def tokens():
 def test_the_parts_that_made_the_times_are_found_again(scale, fixed, drop):
     drops = np.array([0, 1, 1, 2, 3])
     measured = scale * np.interp(tokens(), SIZES, ROW).sum(axis=-1) + fixed + drop * drops
-    assert fit_parts(tokens(), measured, SIZES, ROW) == pytest.approx((scale, fixed, drop), abs=1e-6)
+    assert _fit_parts(tokens(), measured, SIZES, ROW) == pytest.approx((scale, fixed, drop), abs=1e-6)
 
 
 @given(st.lists(st.floats(0.1, 100.0), min_size=5, max_size=5))
 def test_no_times_give_a_negative_part(measured):
-    scale, fixed, drop = fit_parts(tokens(), np.array(measured), SIZES, ROW)
+    scale, fixed, drop = _fit_parts(tokens(), np.array(measured), SIZES, ROW)
     assert scale > 0
     assert fixed >= 0
     assert drop >= 0
@@ -81,24 +81,24 @@ def test_a_machine_that_never_gives_true_times_gets_a_sentence_and_no_profile(pr
 
 def test_one_disturbed_size_is_smoothed_and_a_fall_of_all_is_refused():
     sizes = (8, 16, 32, 64, 128, 256)
-    assert falling_times(sizes, (1.0, 9.0, 1.1, 1.2, 2.0, 4.0), 1) == []
-    assert "9 ms with up to 32 and 1 ms with more" in falling_times(sizes, (9.5, 9.0, 8.0, 1.5, 1.0, 0.5), 1)[0]
+    assert _falling_times(sizes, (1.0, 9.0, 1.1, 1.2, 2.0, 4.0), 1) == []
+    assert "9 ms with up to 32 and 1 ms with more" in _falling_times(sizes, (9.5, 9.0, 8.0, 1.5, 1.0, 0.5), 1)[0]
 
 
 @pytest.mark.parametrize("layers", [2, 3, 10, 36])
 def test_most_drops_are_timed_together(layers):
-    assert (np.diff(many_drops(layers).retention) < 0).sum() == min(layers - 1, 8)
+    assert (np.diff(_many_drops(layers).retention) < 0).sum() == min(layers - 1, 8)
 
 
 @given(st.integers(0, 10_000), st.integers(3, 8))
 def test_weights_are_those_of_an_independent_solver(seed, runs):
     rng = np.random.default_rng(seed)
     columns, target = rng.normal(size=(runs, 3)), rng.normal(size=runs)
-    assert nonnegative_weights(columns, target) == pytest.approx(nnls(columns, target)[0], abs=1e-8)
+    assert _nonnegative_weights(columns, target) == pytest.approx(nnls(columns, target)[0], abs=1e-8)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 10, 36])
 def test_schedules_of_a_fit_suit_any_depth(layers):
-    for schedule in fitted_schedules(layers):
+    for schedule in _fitted_schedules(layers):
         assert len(schedule.retention) == layers
         assert schedule.retention[0] == 1.0

@@ -18,9 +18,8 @@ from vispco.scorers.cost import workload_under
 from vispco.scorers.mixture import chains_of
 from vispco.timing import BenchSettings, time_candidates
 from vispco.timing.candidate_options import CandidateOptions
-from vispco.timing.clock import PartClock
-from vispco.timing.memory import Peak, peak_in_child_process
-from vispco.timing.prefill import count_flops, kv_bytes, time_parts
+from vispco.timing.memory import Peak, _peak_in_child_process
+from vispco.timing.prefill import PartClock, count_flops, kv_bytes, time_parts
 
 LAYERS = 8
 HALF = PrunerSpec.of_schedule("fastv", Schedule.single(2, 0.25, LAYERS))
@@ -119,19 +118,19 @@ def test_the_child_is_told_what_to_measure_and_its_failure_is_a_sentence(monkeyp
         return subprocess.CompletedProcess(command, 0, 'noise\n{"whole": 5, "raised": 2}\n', "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert peak_in_child_process(spec, HALF) == Peak(5, 2)
+    assert _peak_in_child_process(spec, HALF) == Peak(5, 2)
     assert told["command"] == [sys.executable, "-m", "vispco.timing.memory"]
     assert EvaluatorSpec.from_dict(told["given"]["spec"]) == spec
     assert PrunerSpec.from_dict(told["given"]["pruner"]) == HALF
     failed = subprocess.CompletedProcess([], 9, "", "out of memory\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(RuntimeError, match="ended with code 9: out of memory"):
-        peak_in_child_process(spec, HALF)
+        _peak_in_child_process(spec, HALF)
 
 
 def test_a_process_of_its_own_knows_its_peak():
     spec = EvaluatorSpec(model="tiny-llava", tasks=("attribute",), limit=1)
-    peak = peak_in_child_process(spec, HALF)
+    peak = _peak_in_child_process(spec, HALF)
     assert peak.whole > 50 * 2**20  # torch alone is more
     assert 0 <= peak.raised < peak.whole
 

@@ -20,7 +20,7 @@ from vispco.scorers.cost import workload_under
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.joint.space import joint_kernel
 from vispco.vllm import ServingSettings, arguments, engine_arguments
-from vispco.vllm.settings import check_servable, kept_tokens, share_before_layers
+from vispco.vllm.settings import _check_servable, _share_before_layers, kept_tokens
 
 
 def test_arguments_name_the_pruned_class_and_the_settings():
@@ -73,7 +73,7 @@ def test_a_servable_search_gives_its_share_at_a_budget(tmp_path):
 @pytest.mark.parametrize("schedule", [Schedule.single(2, 0.5, 12), Schedule(((0.5,) * 12, (0.25,) * 12))])
 def test_drops_inside_the_language_model_are_refused(schedule):
     with pytest.raises(InvalidInputError, match="before layer 0 only"):
-        share_before_layers(schedule)
+        _share_before_layers(schedule)
 
 
 def test_scorers_are_judged_by_what_they_declare():
@@ -81,7 +81,7 @@ def test_scorers_are_judged_by_what_they_declare():
     served = set()
     for name in SCORERS.names():
         try:
-            check_servable(Chain.of(name))
+            _check_servable(Chain.of(name))
             served.add(name)
         except InvalidInputError:
             continue
@@ -96,10 +96,10 @@ def test_scorers_are_judged_by_what_they_declare():
             name = "own-for-vllm"
             needs_attention = False
 
-        check_servable(Chain.of("own-for-vllm"))
+        _check_servable(Chain.of("own-for-vllm"))
         Own.decides_count = True
         with pytest.raises(InvalidInputError, match="how many tokens stay"):
-            check_servable(Chain.of("own-for-vllm"))
+            _check_servable(Chain.of("own-for-vllm"))
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_other_classes_are_refused():
     ):
         arguments("tiny-gemma", "divprune", keep=0.5)
     with pytest.raises(UnsupportedModelError, match=r"InternVLChatModel, the original format.*vispco serve"):
-        engine_arguments.pruned_architecture({"architectures": ["InternVLChatModel"]})
+        engine_arguments._pruned_architecture({"architectures": ["InternVLChatModel"]})
     pixtral = {"architectures": ["LlavaForConditionalGeneration"], "vision_config": {"model_type": "pixtral"}}
     with pytest.raises(UnsupportedModelError, match=r"Pixtral tower, whose pictures are several runs.*vispco serve"):
-        engine_arguments.pruned_architecture(pixtral)
+        engine_arguments._pruned_architecture(pixtral)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_override_changes_a_config_and_leaves_the_trial_of_vllm_alone():
 
     from vispco import models as zoo
 
-    override = engine_arguments.ConfigOverride(ServingSettings("divprune", 0.25))
+    override = engine_arguments._ConfigOverride(ServingSettings("divprune", 0.25))
     trial = PreTrainedConfig(architectures=[""], model_type="dummy_qwen3_vl")
     assert override(trial).architectures == [""]
     config = override(AutoConfig.from_pretrained(zoo.path("tiny-qwen3")))

@@ -13,10 +13,10 @@ from transformers import AutoModelForImageTextToText
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 from vispco.data.dataset import dataset
-from vispco.models.answers import accuracy, with_pixels
 from vispco.models.processor import load_processor
 from vispco.models.shipped import CARD
 from vispco.models.smol import join
+from vispco_zoo.answers import accuracy, with_pixels
 from vispco_zoo.definitions import build_image_processor, definition
 from vispco_zoo.layer_removal import KL, POINTS, measure_layer_removal
 from vispco_zoo.smol import write_parts

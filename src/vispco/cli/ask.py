@@ -42,7 +42,7 @@ def ask(
         vispco ask Qwen/Qwen2.5-VL-3B-Instruct photo.jpg "What does the sign say?" --pruner runs/qwen --budget 0.4
     """
     target = out if out is not None else Path(f"{picture.stem}-survivors.png")
-    check_writable(target)
+    check_writable(target, ".png")
     from vispco.serving.ask import PictureQuestion, compare, rows, write_survivors  # noqa: PLC0415
     from vispco.serving.ask.picture_question import outside_tasks  # noqa: PLC0415
 

@@ -7,8 +7,7 @@ import typer
 from vispco.cli.console import show, table
 from vispco.cli.options import AsJson
 from vispco.core.errors import UnsupportedModelError
-from vispco.models.model_source import read_config
-from vispco.models.model_spec import ModelSpec
+from vispco.models.model_spec import ModelSpec, read_config
 
 COLOURS = {"holds": "green", "refused": "yellow", "broken": "red", "crash": "red"}
 

@@ -94,7 +94,7 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         _EFFECTIVE.clear()
         _EFFECTIVE.update(jsons.loads(jsons.dumps(given, default=str)))
         console.begin(quiet=asked.quiet, verbose=asked.verbose, log_file=asked.log_file)
-        console.detail(f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
+        console.SAID.debug("%s", f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
             if plugins:
@@ -104,7 +104,7 @@ def _configured(command: Callable[..., Any], name: str) -> Callable[..., Any]:
         except KeyboardInterrupt as error:
             raise StoppedByUserError from error
         finally:
-            console.detail(f"{name} took {time.monotonic() - began:.1f} s")
+            console.SAID.debug("%s", f"{name} took {time.monotonic() - began:.1f} s")
 
     parameters = [*signature.parameters.values(), *plugin, added, *general]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """The console: messages, progress and results of all commands.
 
-Messages and progress go to stderr, so that stdout holds the result alone: on a terminal a bar is drawn, elsewhere, with or
-without --json, a line comes now and then. --quiet leaves errors and warnings, --verbose adds what is looked up and how long
-it took, --log-file keeps all of it with the time.
+Messages and progress go to stderr, so that stdout holds the result alone: on a terminal a bar is drawn, elsewhere, with
+or without --json, a line comes now and then. --quiet leaves errors and warnings, --verbose adds what is looked up and
+how long it took, --log-file keeps all of it with the time.
 """
 
 import json
@@ -21,7 +21,7 @@ import typer
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.progress_lines import LOGGER as PROGRESS
-from vispco.core.progress_lines import ProgressLines
+from vispco.core.progress_lines import ProgressBar
 
 LOGGER = logging.getLogger("vispco")
 SAID = logging.getLogger("vispco.said")
@@ -98,11 +98,6 @@ def say(line: str) -> None:
     SAID.info("%s", line)
 
 
-def detail(line: str) -> None:
-    """What only --verbose shows."""
-    SAID.debug("%s", line)
-
-
 def note_error(sentence: str) -> None:
     """An error for the log file alone; the screen has it already."""
     for handler in _HANDLERS:
@@ -110,68 +105,9 @@ def note_error(sentence: str) -> None:
             handler.emit(logging.LogRecord(SAID.name, logging.ERROR, "", 0, sentence, None, None))
 
 
-class _Bar:
-    """One thing that is under way."""
-
-    def __init__(self, text: str) -> None:
-        from rich.console import Console  # noqa: PLC0415
-        from rich.progress import (  # noqa: PLC0415
-            BarColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-        from rich.table import Column  # noqa: PLC0415
-
-        columns = (
-            TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1)),
-            BarColumn(bar_width=16),
-            TimeElapsedColumn(),
-            TextColumn("left:"),
-            TimeRemainingColumn(),
-        )
-        self.text, self.lines = text, ProgressLines()
-        self.drawn = Progress(*columns, console=Console(stderr=True), disable=not draws_bars(), transient=True)
-        self._task = self.drawn.add_task(text, total=None)
-        self.lines.tell(None, None, text)
-
-    def tell(self, done: float | None = None, total: float | None = None, text: str | None = None) -> None:
-        """Advance to `done` of `total`; label the bar `text`."""
-        self.text = self.text if text is None else text
-        self.lines.tell(done, total, self.text)
-        self.drawn.update(self._task, completed=done, total=total, description=self.text)
-
-
-@contextmanager
-def bar(text: str) -> Iterator[_Bar]:
+def bar(text: str) -> ProgressBar:
     """A bar on a terminal, lines elsewhere, for the length of a block."""
-    shown = _Bar(text)
-    with shown.drawn:
-        yield shown
-
-
-class MethodProgress:
-    """Progress of a comparison: which method of how many, and the samples of what is being measured."""
-
-    def __init__(self, shown: _Bar, total: int, done: int) -> None:
-        self._shown, self._total, self._done = shown, total, done
-        self._name = "loading the model"
-
-    def begin(self, method: str) -> None:
-        """A method begins."""
-        self._name = method
-        if not draws_bars():
-            say(f"{self._done + 1} of {self._total}: {method}")
-        self._shown.tell(text=f"{self._done + 1} of {self._total}: {method}")
-
-    def finish(self) -> None:
-        """It has been evaluated, too."""
-        self._done += 1
-
-    def samples(self, done: int, total: int) -> None:
-        """Samples of the current evaluation that are done."""
-        self._shown.tell(done, total, f"{self._name}: samples")
+    return ProgressBar(text, show=draws_bars())
 
 
 def show(data: Any, *, as_json: bool, table: Any) -> None:
@@ -185,7 +121,7 @@ def show(data: Any, *, as_json: bool, table: Any) -> None:
         Console().print(each)
 
 
-def widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """What each column needs: a header may be broken between its words, a cell may not."""
     return [
         max((len(text) for text in (*name.split(), *(row[place] for row in rows))), default=0)
@@ -193,7 +129,7 @@ def widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     ]
 
 
-def fitting(needs: Sequence[int], width: int) -> list[list[int]]:
+def _fitting(needs: Sequence[int], width: int) -> list[list[int]]:
     """Which columns stand side by side in a terminal: as many as fit, none cut, the first in every table."""
     tables = [[0]]
     for place in range(1, len(needs)):
@@ -211,8 +147,8 @@ def fitted_table(
     from rich.table import Table  # noqa: PLC0415
 
     parts: list[Table] = []
-    needs = widths(columns, rows)
-    for places in fitting(needs, width := Console().width):
+    needs = _widths(columns, rows)
+    for places in _fitting(needs, width := Console().width):
         table = Table(title=None if parts or not title else title)
         spare = width - 1 - sum(needs[place] + 3 for place in places)
         for place in places:
@@ -236,7 +172,7 @@ def table(
     left: Sequence[str] = (),
     last: Sequence[str] = (),
 ) -> Any:
-    """A table. Numbers are right-aligned; the first column and those of `left` are not, nor what is told layer by layer.
+    """A table. Numbers are right-aligned; the first column, those of `left` and values by layer are not.
 
     last: a row under a line.
     """

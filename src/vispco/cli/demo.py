@@ -46,15 +46,15 @@ def demo(
         vispco demo --model ./my-model --out runs/mine --tasks chartqa=ChartQA.tsv --data conversations.json
     """
     folder = run_folder(out, overwrite=overwrite)
+    from vispco.report.demo.demo_job import DemoJob  # noqa: PLC0415
     from vispco.report.demo.forecast import Forecast  # noqa: PLC0415
     from vispco.report.demo.outcome import caption, large_layers, outcome, outcome_table  # noqa: PLC0415
-    from vispco.report.demo.run_demo import run  # noqa: PLC0415
 
-    settings = options.settings(model, asked, calibration, folder, threads, say)
+    job = DemoJob(model=model, options=options, tasks=asked, calibration=calibration, threads=threads)
     with bar(f"{model.name}: demo") as shown:
-        page = run(settings, folder, facts=facts(), tell=Forecast().on(shown.tell))
+        page = job.run(folder, facts(), tell=Forecast(shown.tell), say=say)
     rows = outcome(out)
-    data = {"report": str(page), "bytes": page.stat().st_size, "rows": [row.to_dict() for row in rows]}
+    data = {"report": str(page), "bytes": page.stat().st_size, "rows": rows}
     title = f"{model.name}, {options.scorer or 'joint search'}: {out}"
     lead = fill_lines(large_layers(out), sys.stdout)
     parts = [*([lead] if lead else []), fitted_table(*outcome_table(rows), title), caption(out)]

@@ -121,7 +121,7 @@ def example(line: str) -> str:
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
-    """Lines of at most so many columns, broken between words only."""
+    """Lines of at most `columns` columns, broken between words only."""
     return textwrap.wrap(" ".join(text.split()), columns, break_long_words=False, break_on_hyphens=False)
 
 

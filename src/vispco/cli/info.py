@@ -1,4 +1,4 @@
-"""`vispco info`: what a model is made of, and what pruning it would take, before any of it is run."""
+"""`vispco info`: layers, tokens, FLOPs and memory of a model, and the cost of pruning it, from its config alone."""
 
 from typing import Annotated, Any
 
@@ -7,8 +7,8 @@ import typer
 from vispco.cli.console import fitted_table, show
 from vispco.cli.options import AsJson, spread
 from vispco.core.errors import InvalidInputError
-from vispco.models.model_source import read_config, read_preprocessor
-from vispco.timing.describe_options import DescribeOptions
+from vispco.models.model_spec import read_config, read_preprocessor
+from vispco.timing.describe_settings import DescribeSettings
 
 
 @spread
@@ -20,7 +20,7 @@ def info(
     methods: Annotated[
         bool, typer.Option("--methods", help="What published settings mean in tokens and FLOPs; no model is needed.")
     ] = False,
-    options: DescribeOptions,
+    settings: DescribeSettings,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that comes with the config.")] = False,
     json: AsJson = False,
@@ -40,8 +40,8 @@ def info(
     if methods:
         from vispco.pruner.presets import account, account_table  # noqa: PLC0415
 
-        rows = account(options.text)
-        columns, cells, title, caption = account_table(rows, options.text)
+        rows = account(settings.text)
+        columns, cells, title, caption = account_table(rows, settings.text)
         shown = None if json else [fitted_table(columns, cells, title, left=("setting", "label")), caption]
         show({"model": "LLaVA-1.5-7B", "methods": rows}, as_json=json, table=shown)
         return
@@ -53,7 +53,7 @@ def info(
     from vispco.timing.estimates import describe  # noqa: PLC0415
     from vispco.timing.tables import model_rows  # noqa: PLC0415
 
-    data = describe(config, model, options.settings(), read_preprocessor(model))
+    data = describe(config, model, settings, read_preprocessor(model))
     show(data, as_json=json, table=None if json else _table(data["model"], model_rows(data)))
 
 

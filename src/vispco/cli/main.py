@@ -22,8 +22,6 @@ from vispco.cli import (
     demo,
     evaluate,
     info,
-    method_table,
-    paper,
     play,
     profile,
     recommend,
@@ -69,9 +67,8 @@ app.command("train", rich_help_panel=FIND)(train.train)
 app.command("evaluate", rich_help_panel=MEASURE)(evaluate.evaluate)
 app.command("bench", rich_help_panel=MEASURE)(bench.bench)
 app.command("profile", rich_help_panel=MEASURE)(profile.profile)
-compare.app.command("methods")(method_table.methods)
 app.add_typer(compare.app, name="compare", rich_help_panel=MEASURE)
-app.command("paper", rich_help_panel=MEASURE)(paper.paper)
+app.command("paper", rich_help_panel=MEASURE)(report.paper)
 app.command("report", rich_help_panel=SHOW)(report.report)
 app.command("plot", rich_help_panel=SHOW)(report.plot)
 app.command("export", rich_help_panel=SHOW)(search.export)
@@ -106,13 +103,14 @@ def run() -> None:
     warnings.showwarning = _note
     console.begin()  # a command begins again, with its own options
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminated)
+        # as Ctrl-C: workers are stopped, and nothing half-written is left
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except VispcoError as error:
         _fail(str(error), FAILED)
     except (config.StoppedByUserError, KeyboardInterrupt):
-        _fail(interruption(sys.argv[1:]), INTERRUPTED)
+        _fail(_interruption(sys.argv[1:]), INTERRUPTED)
     except OSError as error:
         _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), FAILED)
     except Exception as error:  # noqa: BLE001 - a person gets a sentence, whatever it was
@@ -120,15 +118,10 @@ def run() -> None:
         _fail(f"{type(error).__name__}: {message} (`vispco --debug ...` shows where it comes from.)", FAILED)
 
 
-def interruption(arguments: list[str]) -> str:
+def _interruption(arguments: list[str]) -> str:
     """What an interrupted command says: whether its work is kept."""
     command = next((word for word in arguments if not word.startswith("-")), "")
     return STOPPED if command in CONTINUES else STARTS_OVER
-
-
-def _terminated(*_: object) -> None:
-    """SIGTERM ends a command as Ctrl-C does: workers are stopped, and nothing half-written is left."""
-    raise KeyboardInterrupt
 
 
 def _note(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

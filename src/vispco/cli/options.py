@@ -32,8 +32,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameters may be dataclasses; the command line sees their fields, each written in one place.
 
     Fields are annotated as options of a command are: `Annotated[str, typer.Option(...)]`. In the help, the options of a
-    dataclass with a `PANEL` stand under that heading; `OPTION_NAMES` gives fields other names. A dataclass is made, and its
-    method `check` called if it has one, before the command runs.
+    dataclass with a `PANEL` stand under that heading; `OPTION_NAMES` gives fields other names. A dataclass is made, and
+    its method `check` called if it has one, before the command runs.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type] = {}
@@ -47,7 +47,8 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             found = _parameters(kind)
         else:
             found = [parameter.replace(annotation=_annotated(kind, parameter.name))]
-        own = [each for each in found if _is_argument(each)]
+        notes = {each.name: getattr(each.annotation, "__metadata__", ()) for each in found}
+        own = [each for each in found if any(isinstance(note, ArgumentInfo) for note in notes[each.name])]
         arguments += own
         (last if own else options).extend(each for each in found if each not in own)
 
@@ -64,10 +65,6 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = Signature(flat)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     return run
-
-
-def _is_argument(parameter: Parameter) -> bool:
-    return any(isinstance(each, ArgumentInfo) for each in getattr(parameter.annotation, "__metadata__", ()))
 
 
 def _annotated(hint: Any, name: str, panel: str | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Where a command writes: the folder of a run, or a file beside the run that it is about."""
+"""Output places of commands: the folder of a run, or a file in the folder of the run that it is about."""
 
 from collections.abc import Sequence
 from pathlib import Path

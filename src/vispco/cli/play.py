@@ -7,8 +7,7 @@ import typer
 
 from vispco.cli.console import say
 from vispco.cli.options import Host, spread
-from vispco.models.model_source import model_names
-from vispco.models.model_spec import MODEL, ModelSpec
+from vispco.models.model_spec import MODEL, ModelSpec, model_names
 from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budget
 
 

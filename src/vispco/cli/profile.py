@@ -1,4 +1,4 @@
-"""`vispco profile`: what a prefill takes on this device, measured once, so that a budget can be milliseconds."""
+"""`vispco profile`: times of a prefill on this device, measured once, so that budgets can be milliseconds."""
 
 from pathlib import Path
 from typing import Annotated

@@ -42,8 +42,9 @@ def recommend(
 ) -> None:
     """One configuration for a target, and how to deploy it.
 
-    What it loses with a paired interval, what it saves as measured here, where it may fail, and the lines for transformers,
-    vispco serve and vLLM. Searches only what is missing; the same command continues, and its page is the report.
+    What it loses with a paired interval, what it saves as measured here, where it may fail, and the lines for
+    transformers, vispco serve and vLLM. Searches only what is missing; the same command continues, and its page is the
+    report.
 
     Examples:
 
@@ -68,7 +69,7 @@ def recommend(
     folder = Path("runs") / f"{model.short_name}-recommend" if out is None else out
     check_writable(folder / NAME)
     if budget is not None and Budget.of(budget).is_time:
-        check_profile(model.load()[0])  # told before minutes of searching
+        check_profile(model.load()[0])  # refused before minutes of searching
     job = SearchJob(model=model, options=SearchOptions(seed=seed), calibration=calibration, tasks=asked, test=test)
     searched = job.run(run_folder(folder), facts, show=draws_bars(), say=say)  # a finished one is not repeated
     if searched is None:

@@ -16,8 +16,7 @@ from vispco.core.runs.run_record import record_output
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import budget_option, one_budget
-from vispco.search.preset_options import PresetOptions
-from vispco.search.search_options import SearchOptions
+from vispco.search.search_options import PresetOptions, SearchOptions
 
 if TYPE_CHECKING:
     from vispco.report.search_job import SearchedRun, SearchJob
@@ -87,7 +86,7 @@ def search(
 def print_search(job: SearchJob, found: SearchedRun, folder: Path, *, json: bool = False) -> None:
     """The points of the frontier, their accuracy by task, a verdict, and what to type next."""
     from vispco.evaluation import frontier_tables as tables  # noqa: PLC0415
-    from vispco.timing.search_times import time_line, with_times  # noqa: PLC0415
+    from vispco.timing.tables import time_line, with_times  # noqa: PLC0415
 
     frontier, unpruned, name, cost = found.frontier, found.unpruned, job.model.name, job.options.cost
     if json:
@@ -110,8 +109,9 @@ def print_search(job: SearchJob, found: SearchedRun, folder: Path, *, json: bool
 
 def _print_bill(model: ModelSpec, *, json: bool) -> None:
     """What the default search of a model takes, from its config alone: FLOPs, hours, memory."""
-    from vispco.models.model_source import read_config, read_preprocessor  # noqa: PLC0415
-    from vispco.timing.estimates import DescribeSettings, describe  # noqa: PLC0415
+    from vispco.models.model_spec import read_config, read_preprocessor  # noqa: PLC0415
+    from vispco.timing.describe_settings import DescribeSettings  # noqa: PLC0415
+    from vispco.timing.estimates import describe  # noqa: PLC0415
     from vispco.timing.tables import search_bill  # noqa: PLC0415
 
     data = describe(read_config(model.name), model.name, DescribeSettings(), read_preprocessor(model.name))

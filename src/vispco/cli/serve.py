@@ -50,8 +50,9 @@ def serve(
 ) -> None:
     """An OpenAI-compatible endpoint for a pruned model.
 
-    Chat completions with pictures and streaming, pruned at the budget of the server or of the request. A request gives its own budget with extra_body={"budget": 0.3}, or "30%", "40ms", "0.6t". Answers carry tokens kept, FLOPs and milliseconds in
-    usage.pruning. /metrics is for Prometheus. Listens on this machine alone unless --host says otherwise.
+    Chat completions with pictures and streaming, pruned at the budget of the server or of the request. A request gives
+    its own budget with extra_body={"budget": 0.3}, or "30%", "40ms", "0.6t". Answers carry tokens kept, FLOPs and
+    milliseconds in usage.pruning. /metrics is for Prometheus. Listens on this machine alone unless --host says otherwise.
 
     Examples:
 

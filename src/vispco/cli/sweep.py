@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vispco.cli.config import facts
-from vispco.cli.console import draws_bars, say, show, table
+from vispco.cli.console import bar, say, show, table
 from vispco.cli.options import AsJson, BatchSize, Split, spread
 from vispco.cli.place import tell_next
 from vispco.core.plugins import with_plugins
@@ -17,7 +17,7 @@ from vispco.core.runs.run_folder import RunFolder
 from vispco.evaluation.task_spec import TaskSpec, tell_skipped
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import window_of
-from vispco.sweep.sweep_options import SpaceOptions, WorkerOptions
+from vispco.sweep.sweep_options import SweepOptions
 
 if TYPE_CHECKING:
     from vispco.cost import Budget
@@ -29,7 +29,7 @@ SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minu
 def sweep(
     model: ModelSpec,
     *,
-    options: SpaceOptions,
+    options: SweepOptions,
     asked: TaskSpec,
     split: Split = "test",
     limit: Annotated[
@@ -38,7 +38,6 @@ def sweep(
     kl: Annotated[bool, typer.Option(help="Measure the KL to the unpruned model, too.")] = False,
     out: Annotated[Path, typer.Option(help="Folder of sweeps: their journal and frontiers.")] = Path("runs/sweep"),
     name: Annotated[str | None, typer.Option(help="Name of the study [MODEL-SCORER-SPACE-STRATEGY]")] = None,
-    hands: WorkerOptions,
     batch_size: BatchSize = 32,
     json: AsJson = False,
 ) -> None:
@@ -58,7 +57,7 @@ def sweep(
     from vispco.evaluation.frontier_tables import points_table  # noqa: PLC0415
     from vispco.evaluation.sample_sizes import SampleSizes  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
-    from vispco.sweep import Progress, ProgressDisplay, SweepSpec, SweepWorkers, run  # noqa: PLC0415
+    from vispco.sweep import Progress, SweepSpec, run  # noqa: PLC0415
     from vispco.timing.prediction import said_fraction  # noqa: PLC0415
 
     num_layers, tasks = model.num_layers(), asked.spec()
@@ -89,9 +88,9 @@ def sweep(
 
     def show_progress(progress: Progress) -> None:
         begin()
-        display(progress)
+        shown.tell(progress.settled, progress.total, progress.line)
 
-    with ProgressDisplay(draw=draws_bars()) as display:
+    with bar("sweep") as shown:
         frontier = run(
             with_plugins(spec.build),
             SweepSpec(
@@ -106,8 +105,8 @@ def sweep(
             ),
             name=study,
             directory=folder,
-            storage=hands.storage,
-            workers=SweepWorkers(hands.workers, hands.engine, hands.ray_address, hands.gpus),
+            storage=options.storage,
+            workers=options.workers,
             fingerprint=spec.fingerprint(),
             on_progress=show_progress,
         )

@@ -8,8 +8,7 @@ import typer
 
 from vispco.cli.names import complete_scorers
 from vispco.core.errors import VispcoError
-from vispco.models.model_source import model_names
-from vispco.models.model_spec import MODEL
+from vispco.models.model_spec import MODEL, model_names
 from vispco.pruner.pruning_options import budget_option
 
 METHOD = "Who chooses before the language model, such as divprune or uniform."

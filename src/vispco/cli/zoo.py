@@ -1,12 +1,11 @@
 """`vispco zoo`: the shipped models, and how to make them again."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from vispco.cli.console import bar, draws_bars, fitted_table, say, show, table
+from vispco.cli.console import bar, fitted_table, show, table
 from vispco.cli.names import Group
 from vispco.cli.options import AsJson
 from vispco.core.errors import InvalidInputError
@@ -81,18 +80,7 @@ def train_model(
     files.check_writable(folder / "config.json")
     from vispco_zoo.training import train  # noqa: PLC0415
 
-    began: list[tuple[float, int]] = []
     with bar(name) as shown:
-
-        def report(step: int, total: int, text: str) -> None:
-            began[:] = began or [(time.monotonic(), step)]
-            if not draws_bars() and (step % 50 == 0 or step == total):  # a log file, not a screen
-                since, first = began[0]
-                left = (time.monotonic() - since) / max(1, step - first) * (total - step) / 60
-                say(f"step {step:,} of {total:,} | {text} | about {left:.0f} min left")
-            elif draws_bars():
-                shown.tell(step, total, text)
-
-        facts = train(name, folder, seed=seed, steps=steps, resume=resume, report=report)
+        facts = train(name, folder, seed=seed, steps=steps, resume=resume, report=shown.tell)
     rows = [(task, f"{score:.1%}", f"{facts['blank'][task]:.1%}") for task, score in facts["accuracy"].items()]
     show(facts, as_json=as_json, table=table(("task", "accuracy", "image blanked"), rows, f"{name}: {folder}"))

@@ -1,4 +1,4 @@
-"""What is compared and at which budgets, as a user types it: `MethodsOptions` and `SearchesOptions`."""
+"""`MethodsOptions` and `SearchesOptions`: methods, searches and budgets of a comparison, as a user types them."""
 
 from __future__ import annotations
 

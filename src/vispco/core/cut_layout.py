@@ -29,9 +29,10 @@ class CutLayout(TokenLayout):
     def of(
         cls, whole: TokenLayout, passed: Array, num_blocks: int, spent: Array | None = None, *, rebuilt: bool = False
     ) -> Self:
-        """passed: int64 [T], of each visual token, how many of `num_blocks` blocks have processed it; those of all are left.
+        """The layout behind a tower of `num_blocks` blocks. Tokens that all of them processed enter the language model.
 
-        spent: FLOPs [T], whose sum over a sample's tokens is what its tower took. rebuilt: the others are left, too.
+        passed: int64 [T], the number of blocks that have processed each visual token. spent: FLOPs [T]; their sum over a
+        sample's tokens is what its tower took. rebuilt: tokens that left were rebuilt at the end of the tower, and enter, too.
         """
         left, blocks = whole.visual_map.copy(), np.zeros(whole.slots.shape, dtype=np.int64)
         left[whole.visual_map] = (passed >= num_blocks) | rebuilt

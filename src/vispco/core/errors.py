@@ -22,7 +22,7 @@ class BudgetFloorError(InvalidInputError):
 
 
 class NotApplicableError(VispcoError):
-    """A method that cannot do its work on a model, which others can be compared on."""
+    """A method that does not apply to a model on which other methods can still be compared."""
 
 
 class MissingExtraError(VispcoError, ImportError):

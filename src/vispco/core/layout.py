@@ -316,8 +316,3 @@ class TokenLayout:
         """A host array as a tensor beside the model's inputs."""
         with torch.inference_mode(mode=False):  # it may outlive the pass, and meet a gradient later
             return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
-
-
-def forget_layouts() -> None:
-    """Clear the cache of values that were computed for layouts."""
-    _KNOWN.clear()

@@ -120,20 +120,20 @@ class Budget:
     @property
     def label(self) -> str:
         """The name in a table."""
-        if self.cap is not None:
-            return f"mean {self._labelled(self.amount)}, at most {self._labelled(self.cap)}"
-        return self._labelled(self.amount)
+        shown = []
+        for number in (self.amount,) if self.cap is None else (self.amount, self.cap):
+            if self.kind == "bytes":
+                unit = next((u for u in ("GB", "MB", "kB") if number >= BYTES[u.lower()]), "B")
+                shown.append(f"{number / BYTES[unit.lower()]:.4g} {unit}")
+            elif self.kind == "ms":
+                shown.append(f"{number:.4g} ms")
+            else:
+                whole = {"time": " of the time", "prefill": " of the whole prefill"}.get(self.kind, "")
+                shown.append(f"{100 * number:.4g}%{whole}")
+        return shown[0] if self.cap is None else f"mean {shown[0]}, at most {shown[1]}"
 
     def _written(self, number: float) -> str:
         return f"{number:.12g}" + {"flops": "", "prefill": "p", "time": "t", "ms": "ms", "bytes": "B"}[self.kind]
-
-    def _labelled(self, number: float) -> str:
-        if self.kind == "bytes":
-            unit = next((u for u in ("GB", "MB", "kB") if number >= BYTES[u.lower()]), "B")
-            return f"{number / BYTES[unit.lower()]:.4g} {unit}"
-        if self.kind == "ms":
-            return f"{number:.4g} ms"
-        return f"{100 * number:.4g}%" + {"time": " of the time", "prefill": " of the whole prefill"}.get(self.kind, "")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

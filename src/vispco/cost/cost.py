@@ -46,7 +46,7 @@ class Cost(ABC):
         at whole tokens. A cost with a formula overrides it.
         """
         self.check_layers(retention)
-        exact, most = workload.visual(retention), workload.most(self.num_layers).to(retention.device)
+        exact, most = workload.visual(retention), workload.num_visual[..., None].to(retention.device)
         below = torch.minimum(exact.detach().floor(), most - 1.0).clamp_min(0.0)
         part = exact - below  # in [0, 1]; 1 only where no token is missing
         order = part.detach().argsort(dim=-1, descending=True, stable=True)  # ties: the earlier layer first
@@ -97,8 +97,7 @@ class Cost(ABC):
         """The lowest bill: [...]. Text alone, with all visual tokens in the layers before `earliest_layer`, and the one choice
         between them; or the unpruned model, where that takes more than it saves.
         """
-        least, whole = workload.least(self.num_layers), workload.most(self.num_layers)
-        return torch.minimum(self.bill(least, workload), self.bill(whole, workload))
+        return torch.from_numpy(HostPricing(self, workload.in_a_row).floor).reshape(workload.shape)
 
     def fraction(self, retention: Tensor, workload: Workload) -> Tensor:
         """The price of a retention as a fraction of the unpruned model's: [..., L] -> [...], float64, differentiable."""
@@ -115,7 +114,7 @@ class Cost(ABC):
 
     def lowest_fraction(self, workload: Workload) -> Tensor:
         """The floor as a fraction of the unpruned model's price: [...], float64."""
-        return self.floor(workload).double() / self.divisor(workload)
+        return torch.from_numpy(HostPricing(self, workload.in_a_row).lowest).reshape(workload.shape)
 
     def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
         """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [B, L].
@@ -133,7 +132,7 @@ class Cost(ABC):
         return as_array(self.price(torch.from_numpy(counts), pricing.workload))
 
     def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
-        """`relaxed` of an array [..., n, L]; the same."""
+        """`relaxed` of an array [..., n, L], overridden alike."""
         return as_array(self.relaxed(torch.from_numpy(retention), pricing.workload))
 
     def host_most(self, counts: Array, member: Array, room: Array, budget: Array, pricing: HostPricing) -> Array:

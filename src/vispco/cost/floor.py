@@ -43,7 +43,7 @@ def clamp_budget(budget: Tensor, workload: Workload, cost: Cost, asked: Budget |
     A sample without visual tokens has nothing to prune: its budget is 1, without a warning.
     """
     shape = workload.num_visual.shape
-    pricing = HostPricing(cost, workload.each(lambda numbers: numbers.reshape(-1)) if len(shape) != 1 else workload)
+    pricing = HostPricing(cost, workload.in_a_row)
     found = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing, asked)
     return torch.from_numpy(found).reshape(shape)
 

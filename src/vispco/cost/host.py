@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from vispco.cost.choice_price import ChoicePrice
 from vispco.cost.workload import NONE, Array, Workload
 
 if TYPE_CHECKING:
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
 ALL = int(np.iinfo(np.int64).max)
 AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
 MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
+
+
+@dataclass(frozen=True, eq=False)
+class ChoicePrice:
+    """The price of choices for counts c [n, L], in a cost's unit: fixed + sum over layers of c (linear + quadratic c).
+
+    A choice before layer i is a polynomial of the tokens of layer i - 1; before layer 0, of all visual tokens.
+    """
+
+    fixed: Array  # [n]
+    linear: Array  # [n, L]
+    quadratic: Array  # [n, L]
+
+    def of_counts(self, counts: Array) -> Array:
+        """[..., n, L] -> [..., n]."""
+        found: Array = self.fixed + (counts * (self.linear + self.quadratic * counts)).sum(axis=-1)
+        return found
 
 
 class HostPricing:
@@ -37,7 +54,7 @@ class HostPricing:
     """
 
     def __init__(self, cost: Cost, workload: Workload, same: HostPricing | None = None) -> None:
-        """same: of the same samples, whose arrays are used again."""
+        """same: the pricing of the same samples, whose arrays are used again."""
         self.cost, self.workload, self.first = cost, workload, workload.earliest_layer
         self.paid: Array | None = None
         self.choices: ChoicePrice | None = None
@@ -63,23 +80,39 @@ class HostPricing:
 
     def paying(self, choices: Array) -> HostPricing:
         """The same samples where choices before these layers are paid for: bool [n, L]."""
-        made = copy(self)
+        made, cost, scoring = copy(self), self.cost, self.workload.scoring
         made.full = self.full  # computed once for all
-        made.paid, made.choices = choices, ChoicePrice.of(self, choices) if self.charges else None
+        made.paid, made.choices = choices, None
+        if not self.charges:
+            return made
+        fixed: Array = self.planning
+        linear: Array = np.zeros_like(choices, np.int64)
+        quadratic: Array = np.zeros_like(choices, np.int64)
+        if scoring is not None:
+            found = scoring.flops(choices, self.text, self.asked, self.visual)
+            first = (found.linear[:, 0] + found.quadratic[:, 0] * self.visual) * self.visual
+            fixed = fixed + found.once + found.constant.sum(axis=1) + first
+            linear[:, :-1], quadratic[:, :-1] = found.linear[:, 1:], found.quadratic[:, 1:]
+            linear += found.kept
+        if cost.flop_price != 1.0:
+            fixed, linear, quadratic = (each * cost.flop_price for each in (fixed, linear, quadratic))
+        if cost.drop_price:
+            fixed = fixed + cost.drop_price * choices.sum(axis=1)
+        made.choices = ChoicePrice(fixed, linear, quadratic)
         return made
 
     def price(self, counts: Array) -> Array:
-        """Of whole tokens [..., n, L], and of the choices that are paid for: [..., n]."""
+        """The price of whole tokens [..., n, L] and of the choices that are paid for: [..., n]."""
         tokens = self.cost.host_price(counts, self)
         return tokens if self.choices is None else tokens + self.choices.of_counts(counts)
 
     def relaxed(self, retention: Array) -> Array:
-        """Of any retention [..., n, L]: [..., n], float64."""
+        """The price of any retention [..., n, L] and of those choices: [..., n], float64."""
         tokens = self.cost.host_relaxed(retention, self)
         return tokens if self.choices is None else tokens + self.choices.of_counts(retention * self.visual[:, None])
 
     def bill(self, counts: Array) -> Array:
-        """Of whole tokens [n, L], and of exactly the choices that lead to them: [n]."""
+        """The price of whole tokens [n, L] and of exactly the choices that lead to them: [n]."""
         return self.paying(self.falls(counts)).price(counts)
 
     @cached_property
@@ -93,9 +126,14 @@ class HostPricing:
         return np.where(whole > 0, whole, 1.0)
 
     @cached_property
+    def floor(self) -> Array:
+        """The lowest bill: that of the fewest tokens, or of all where the choice takes more than it saves: [n]."""
+        return np.minimum(self.bill(self.least), self.bill(self.whole))
+
+    @cached_property
     def lowest(self) -> Array:
-        """The floor as a fraction of the unpruned price: the bill of the fewest tokens, or of all if that is less: [n]."""
-        return np.minimum(self.bill(self.least), self.bill(self.whole)) / self.divisor
+        """The floor as a fraction of the unpruned price: [n]."""
+        return self.floor / self.divisor
 
     def fits(self, counts: Array, budget: Array) -> Array:
         """Whether whole tokens [..., n, L] cost at most the budget [n]."""

@@ -86,7 +86,7 @@ class Measured(Cost):
         return found
 
     def _time(self, N: Array) -> Array:
-        """Of all layers and what stands around them: N [..., L] tokens -> [...]."""
+        """Milliseconds of all layers and of what stands around them: N [..., L] tokens -> [...]."""
         found: Array = self._layer(N).sum(axis=-1) + self.fixed_ms
         return found
 

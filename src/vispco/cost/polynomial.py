@@ -1,4 +1,4 @@
-"""FLOPs: costs that are a polynomial in the tokens of each layer, with closed forms; the real ones and the paper's."""
+"""Costs that are one formula of the tokens in each layer. FLOPs are a polynomial, with closed forms: exact and the paper's."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -24,7 +24,32 @@ def like(values: Array, numbers: Numbers) -> Numbers:
 
 
 @dataclass(frozen=True)
-class PolynomialCost(Cost):
+class FormulaCost(Cost):
+    """A cost with one formula for whole tokens and for parts of them, for tensors and for arrays."""
+
+    @abstractmethod
+    def of_tokens(self, N: Numbers, networks: tuple[int, ...]) -> Numbers:
+        """The price of N [..., L] tokens, text included, in each layer: [...]. networks: see `Workload.networks`."""
+
+    def price(self, counts: Tensor, workload: Workload) -> Tensor:
+        """The price of a prefill: counts [..., L] -> [...], int64, exact."""
+        self.check_layers(counts)
+        return self.of_tokens(workload.tokens(counts.long()), workload.networks(self.num_layers))
+
+    def relaxed(self, retention: Tensor, workload: Workload) -> Tensor:
+        """The price of a prefill: retention [..., L] -> [...], float64, differentiable."""
+        self.check_layers(retention)
+        return self.of_tokens(workload.tokens(workload.visual(retention)), workload.networks(self.num_layers))
+
+    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
+        return self.of_tokens(counts + pricing.text[:, None], pricing.networks)
+
+    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
+        return self.of_tokens(retention * pricing.visual[:, None] + pricing.text[:, None], pricing.networks)
+
+
+@dataclass(frozen=True)
+class PolynomialCost(FormulaCost):
     """FLOPs of the decoder layers.
 
     A layer with N tokens costs attention * N + pairs * N^2 in its attention and ffn * N in its feed-forward network.
@@ -44,23 +69,7 @@ class PolynomialCost(Cost):
         attention, pairs, network = ((flops,) * self.num_layers for flops in self.layer_flops)
         return attention, pairs, network
 
-    def price(self, counts: Tensor, workload: Workload) -> Tensor:
-        """FLOPs of a prefill: counts [..., L] -> [...], int64, exact."""
-        self.check_layers(counts)
-        return self._polynomial(workload.tokens(counts.long()), workload.networks(self.num_layers))
-
-    def relaxed(self, retention: Tensor, workload: Workload) -> Tensor:
-        """FLOPs of a prefill: retention [..., L] -> [...], float64, differentiable."""
-        self.check_layers(retention)
-        return self._polynomial(workload.tokens(workload.visual(retention)), workload.networks(self.num_layers))
-
-    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
-        return self._polynomial(counts + pricing.text[:, None], pricing.networks)
-
-    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
-        return self._polynomial(retention * pricing.visual[:, None] + pricing.text[:, None], pricing.networks)
-
-    def _polynomial(self, N: Numbers, networks: tuple[int, ...]) -> Numbers:
+    def of_tokens(self, N: Numbers, networks: tuple[int, ...]) -> Numbers:
         """N [..., L] is the N_i of the paper's appendix: [...]."""
         linear, quadratic = (like(values, N) for values in _coefficients(*self.sizes, networks))
         found: Numbers = (N * (linear + quadratic * N)).sum(-1)

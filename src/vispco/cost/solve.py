@@ -183,7 +183,7 @@ def snap(retention: Tensor, budget: Tensor, workload: Workload, cost: Cost, *, f
     budget. With `fill=False` one more token through the plateau that is next to round up exceeds the budget.
     """
     shape = workload.num_visual.shape
-    pricing = HostPricing(cost, workload.each(lambda numbers: numbers.reshape(-1)) if len(shape) != 1 else workload)
+    pricing = HostPricing(cost, workload.in_a_row)
     curve = as_array(retention).astype(np.float64)
     curve = np.broadcast_to(curve, (*shape, curve.shape[-1])).reshape(-1, curve.shape[-1])
     limits = clamp(as_array(torch.as_tensor(budget, dtype=torch.float64)).reshape(-1), pricing)

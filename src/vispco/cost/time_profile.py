@@ -127,7 +127,7 @@ class TimeProfile:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """From a file of `save`; one that is damaged or cannot be true is refused by name."""
+        """Read what `save` wrote; a file that is damaged or cannot be true is refused by name."""
         data = files.read_json_object(Path(path), what="profile", remedy="Run `vispco profile MODEL` again.")
         if data.get("format") != FORMAT:
             raise InvalidInputError(f"{path} is not a profile. Run `vispco profile MODEL` again.")

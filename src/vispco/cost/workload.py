@@ -42,7 +42,7 @@ class Scoring(Protocol):
         """The layers before which a choice is made whatever the schedule says: bool [L]."""
 
     def flops(self, falls: Array, num_text: Array, num_instruction: Array, num_visual: Array) -> ScoringFlops:
-        """Of the choices before the layers that are marked: falls bool [n, L], numbers of tokens int64 [n]."""
+        """FLOPs of the choices before the layers that are marked: falls bool [n, L], numbers of tokens int64 [n]."""
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -105,18 +105,7 @@ class Workload:
 
     def full(self, num_layers: int) -> Tensor:
         """Counts of the unpruned model: [..., L]."""
-        return self.most(num_layers)
-
-    def most(self, num_layers: int) -> Tensor:
-        """The largest counts, all that enters the language model: [..., L]."""
         return self.num_visual[..., None].expand(*self.num_visual.shape, num_layers)
-
-    def least(self, num_layers: int) -> Tensor:
-        """The smallest counts: all visual tokens in the layers before `earliest_layer`, behind it those that are read: [..., L]."""
-        least = torch.minimum(self.num_read.expand_as(self.num_visual), self.num_visual)
-        counts = least[..., None].repeat(*[1] * least.ndim, num_layers)
-        counts[..., : self.earliest_layer] = self.num_visual[..., None]
-        return counts
 
     def networks(self, num_layers: int) -> tuple[int, ...]:
         """The number of feed-forward networks that process the tokens that enter layer i, for i = 0..L-1.
@@ -133,6 +122,17 @@ class Workload:
         own = [int(i == num_layers - 1 or site[i + 1] == "entry") for i in range(num_layers)]
         return tuple(a + b for a, b in zip(before, own, strict=True))
 
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of the samples; numbers of tokens with fewer dimensions hold for several of them."""
+        numbers = (each for field in fields(self) if isinstance(each := getattr(self, field.name), Tensor))
+        return torch.broadcast_shapes(*(each.shape for each in numbers))  # type: ignore[no-untyped-call, no-any-return]
+
+    @property
+    def in_a_row(self) -> Self:
+        """The same samples in one dimension: [n]."""
+        return self.each(lambda numbers: numbers.reshape(-1))
+
     def repeat(self, times: int) -> Self:
         """The samples [B], `times` times in a row: [times * B]."""
         return self.each(lambda numbers: numbers.expand_as(self.num_visual).repeat(times))
@@ -141,8 +141,7 @@ class Workload:
         """The same with every tensor of numbers changed alike, such as `lambda numbers: numbers[:4]`."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         numbers = {name: each for name, each in given.items() if isinstance(each, Tensor)}
-        shape = torch.broadcast_shapes(*(each.shape for each in numbers.values()))  # type: ignore[no-untyped-call]
-        changed: Any = {name: change(each.expand(shape)) for name, each in numbers.items()}
+        changed: Any = {name: change(each.expand(self.shape)) for name, each in numbers.items()}
         return replace(self, **changed)
 
     def pinned(self, earliest_layer: int) -> Self:

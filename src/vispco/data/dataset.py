@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar, overload
@@ -47,29 +48,17 @@ def select(names: str | Iterable[str]) -> list[str]:
     return chosen
 
 
-def _normalize(text: str) -> str:
-    """Case, spaces and a closing full stop do not matter."""
-    return " ".join(text.strip().lower().rstrip(".").split())
-
-
-def exact(prediction: str, answer: str) -> float:
-    return float(_normalize(prediction) == _normalize(answer))
-
-
-def relaxed(prediction: str, answer: str) -> float:
-    try:
-        given, wanted = float(_normalize(prediction).rstrip("%")), float(_normalize(answer).rstrip("%"))
-    except ValueError:
-        return exact(prediction, answer)
-    return float(abs(given - wanted) <= TOLERANCE * abs(wanted) + 1e-9)
-
-
-METRICS = {"exact": exact, "relaxed": relaxed}
-
-
 def metric(task: str, prediction: str, answer: str) -> float:
-    """1.0 if `prediction` answers a question of `task` rightly, else 0.0."""
-    return METRICS[_task_named(task).metric](prediction, answer)
+    """1.0 if `prediction` answers a question of `task` rightly, else 0.0.
+
+    Case, spaces and a closing full stop do not matter; where the task's metric is relaxed, nor do 5 % of a number.
+    """
+    given, wanted = (" ".join(text.strip().lower().rstrip(".").split()) for text in (prediction, answer))
+    if _task_named(task).metric == "relaxed":
+        with suppress(ValueError):  # no numbers
+            exact, near = float(wanted.rstrip("%")), float(given.rstrip("%"))
+            return float(abs(near - exact) <= TOLERANCE * abs(exact) + 1e-9)
+    return float(given == wanted)
 
 
 _Item_co = TypeVar("_Item_co", covariant=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -16,7 +17,7 @@ from vispco.engine.kept import KeptTokens, ShownKeys, SlotNotes, cut_columns, jo
 from vispco.engine.layer_map import LayerMap
 
 Arguments = dict[str, Any]
-OWN = ("hidden_states", "attention_mask", "past_key_values", "position_ids", "shared_kv_states")
+OWN = ("hidden_states", "attention_mask", "past_key_values", "shared_kv_states")
 """Arguments that are not simply cut token by token."""
 T = TypeVar("T")
 
@@ -68,8 +69,12 @@ class ArgumentCutter:
             if mask is None and held.kept.valid is None and held.kept.bias is None:
                 return arguments
             return {**arguments, "attention_mask": self._cut_columns(mask, held)}
-        if self.layers.attentions[layer] is None:
-            return {**self._cut_values(arguments), "attention_mask": self._flat_mask(mask)}
+        if layer not in self.layers.attentions:
+            valid = self.stage.valid
+            if mask is not None and mask.dim() == 2:  # which of the tokens that are left are real
+                here = take(mask, self.stage.positions.to(mask.device))
+                valid = here if valid is None else here * valid.to(here.device)
+            return {**self._cut_values(arguments), "attention_mask": valid}
         rotary: Any = arguments.get("position_embeddings")  # they lie where the layer runs
         first = rotary[0] if type(rotary) in (tuple, list) else rotary
         coming = self._on(getattr(first, "device", self.device))
@@ -77,35 +82,32 @@ class ArgumentCutter:
             held = track(cache, layer, coming)
             held.expected = True
         made = self.stage.valid is not None or self._new.bias is not None
-        open_ = mask is None and made and not self.flat_masks and self._sees_ahead(layer)
+        causal = getattr(self.layers.attentions[layer], "is_causal", True)
+        if mask is None and made and not self.flat_masks and not causal:  # its tokens see each other in both directions
+            shape = (1, 1, self.length, self.past + self.length)
+            mask = self._once(("open",), lambda: torch.ones(shape, dtype=torch.bool, device=self.device))
         if held is None or not held.held():  # layers that are handed the same get the same
-            values = arguments.values()
-            key = ("all", open_, *map(id, values))
-            new = dict(self._once(key, lambda: self._cut_all(arguments, None, open_=open_), *values))
+            given = (mask, *arguments.values())
+            key = ("all", *map(id, given))
+            new = self._once(
+                key, lambda: {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, None)}, *given
+            ).copy()
         else:
-            new = self._cut_all(arguments, held, open_=open_)
+            new = {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, held)}
         if held is not None:
             held.announce(coming, self.length)
         return new
 
-    def _cut_all(self, arguments: Arguments, held: TrackedLayer | None, *, open_: bool) -> Arguments:
-        mask = self._once(("open",), self._open_mask) if open_ else arguments.get("attention_mask")
-        return {**self._cut_values(arguments), "attention_mask": self._cut_both(mask, held)}
-
-    def _sees_ahead(self, layer: int) -> bool:
-        """Whether no mask means that a layer's tokens see each other in both directions."""
-        return not getattr(self.layers.attentions[layer], "is_causal", True)
-
-    def _open_mask(self) -> Tensor:
-        return torch.ones(1, 1, self.length, self.past + self.length, dtype=torch.bool, device=self.device)
-
     def _cut_values(self, arguments: Arguments) -> Arguments:
         """Arguments with one value per token, cut to the tokens that are left."""
-        new = {name: value if name in OWN else self._per_token(name, value) for name, value in arguments.items()}
-        if arguments.get("position_ids") is not None:
-            # gaps in them would look like packed sequences to flash attention
-            hidden = self.flat_masks and arguments.get("position_embeddings") is not None
-            new["position_ids"] = None if hidden else self._per_token("position_ids", arguments["position_ids"])
+        assert self.stage is not None  # noqa: S101 - asked by `cut`
+        positions, new = self.stage.positions, dict(arguments)
+        for name, value in arguments.items():
+            if name == "position_ids" and self.flat_masks and arguments.get("position_embeddings") is not None:
+                new[name] = None  # gaps in them would look like packed sequences to flash attention
+            elif name not in OWN and value is not None and not isinstance(value, bool | int | float | str):
+                cut = partial(cut_tokens, value, positions, self.batch, self.length)
+                new[name] = self._once((name, id(value)), cut, value)
         return new
 
     def _cut_shared(self, layer: int, arguments: Arguments) -> Arguments:
@@ -121,7 +123,7 @@ class ArgumentCutter:
             if cache is not None and shown.stage is not self.stage:
                 notes = SlotNotes.of(self.stage, self.length, self._new.bias)
                 track(cache, source, self._new).closed[layer] = notes
-            return {**self._cut_values(arguments), "attention_mask": self._cut_both(mask, None)}
+            return {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, None)}
         held = tracked(cache, source)
         if held is None or shown.kept is None:
             return arguments
@@ -157,7 +159,9 @@ class ArgumentCutter:
             key = ("columns", id(mask), id(kept), first, number)
 
             def cut() -> Tensor | None:
-                opened = self._opened(cut_columns(widened, kept.columns(number, first)), kept)
+                opened = cut_columns(widened, kept.columns(number, first))
+                if self.length > 1 and opened.dim() > 2 and kept.valid is not None:  # no row of several is empty
+                    opened = let_fill_see_itself(opened)
                 return self._biased(opened, kept.biases(number, first), None)
 
             return self._once(key, cut, mask, kept)
@@ -165,19 +169,15 @@ class ArgumentCutter:
             place = ("open", id(kept), first, number)
             opened = self._once(place, lambda: kept.open(number, first, self.dtype), kept)
             return opened[:, 0, 0] if self.flat_masks and opened is not None else opened
-        return self._once(("mask", id(kept), first, number), lambda: self._cut_mask(None, held), kept)
-
-    def _opened(self, mask: Tensor, kept: KeptTokens) -> Tensor:
-        """A mask in which no row of several is empty."""
-        return let_fill_see_itself(mask) if self.length > 1 and mask.dim() > 2 and kept.valid is not None else mask
-
-    def _cut_both(self, mask: Tensor | None, held: TrackedLayer | None) -> Tensor | None:
-        """Cut once for all layers that were given the same mask and hold the same past."""
-        past = held if held is not None and held.held() else None
-        kept, first, number = (None, 0, 0) if past is None else (past.kept, past.first, past.held())
-        return self._once(("mask", id(mask), id(kept), first, number), lambda: self._cut_mask(mask, past), mask, kept)
+        return self._cut_mask(None, held)
 
     def _cut_mask(self, mask: Tensor | None, past: TrackedLayer | None) -> Tensor | None:
+        """The mask of a layer for the tokens that are left, cut once for all layers with the same mask and the same cached tokens."""
+        kept, first, number = (None, 0, 0) if past is None else (past.kept, past.first, past.held())
+        key = ("mask", id(mask), id(kept), first, number)
+        if key in self._done:
+            known: Tensor | None = self._done[key][0]
+            return known
         rows, valid = self._rows()
         slots, bias = rows, None if self._new is None else self._new.bias
         if past is not None:
@@ -188,12 +188,14 @@ class ArgumentCutter:
                 valid = torch.ones_like(rows, dtype=torch.bool) if valid is None else valid
                 valid = torch.cat([old_valid, valid], dim=1)
             slots = torch.cat([old, rows], dim=1)
-        if mask is None and self.flat_masks:
-            return valid
-        width = self.past + self.length if mask is None else mask.shape[-1]
-        places = None if self.stage is None else self.stage.positions
-        found = gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
-        return self._biased(found, bias, slots)
+        found = valid
+        if mask is not None or not self.flat_masks:
+            width = self.past + self.length if mask is None else mask.shape[-1]
+            places = None if self.stage is None else self.stage.positions
+            found = gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
+            found = self._biased(found, bias, slots)
+        self._done[key] = (found, (mask, kept))
+        return found
 
     def _biased(self, mask: Tensor | None, bias: Tensor | None, slots: Tensor | None) -> Tensor | None:
         """A mask [B or 1, 1, M, K] with a bias [B, K] in the rows of text; None is causal, with keys at the positions `slots`."""
@@ -202,13 +204,10 @@ class ArgumentCutter:
         if mask is None:
             assert slots is not None  # noqa: S101 - where there may be no mask
             mask = causal_mask(slots, self._rows()[0])
-        text = None if self.visual is None else self._once(("text",), self._text_rows)
+        text, visual, stage = None, self.visual, self.stage
+        if visual is not None:  # which of this pass's tokens are text: bool [B, M]
+            text = self._once(("text",), lambda: ~(visual if stage is None else visual.gather(1, stage.positions)))
         return with_bias(mask, bias, text, self.dtype)
-
-    def _text_rows(self) -> Tensor:
-        """Which of this pass's tokens are text: bool [B, M]."""
-        assert self.visual is not None  # noqa: S101 - asked by the caller
-        return ~(self.visual if self.stage is None else self.visual.gather(1, self.stage.positions))
 
     def _rows(self) -> tuple[Tensor, Tensor | None]:
         """Slots of this pass's tokens, and which of them are not padding (fill)."""
@@ -216,25 +215,8 @@ class ArgumentCutter:
             return self._new.slots, self._new.valid
         return torch.arange(self.past, self.past + self.length, device=self.device).expand(self.batch, -1), None
 
-    def _per_token(self, name: str, value: Any) -> Any:
-        """An argument for the tokens that are left."""
-        assert self.stage is not None  # noqa: S101 - asked by `cut`
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        positions = self.stage.positions
-        return self._once((name, id(value)), lambda: cut_tokens(value, positions, self.batch, self.length), value)
-
-    def _flat_mask(self, mask: Tensor | None) -> Tensor | None:
-        """Which of the tokens that are left are real, for layers without attention: [B, M], or None if all are."""
-        assert self.stage is not None  # noqa: S101 - asked by `cut`
-        valid = self.stage.valid
-        if mask is None or mask.dim() != 2:
-            return valid
-        here = take(mask, self.stage.positions.to(mask.device))
-        return here if valid is None else here * valid.to(here.device)
-
     def _once(self, key: tuple[Any, ...], compute: Callable[[], T], *about: object) -> T:
-        """The same result for the same key; what the ids in the key belong to is kept alive with it."""
+        """Compute once for each key. about: the objects whose ids are in the key, kept alive with the result."""
         known = self._done.get(key)
         if known is None:
             known = self._done[key] = (compute(), about)

@@ -29,14 +29,14 @@ Attended: TypeAlias = tuple[Tensor, Tensor | None]
 
 
 @dataclass(frozen=True, eq=False)
-class OwnFunction:
+class _OwnFunction:
     """The attention function that a module runs without a tap; configs take long to say its name, so it is asked for once."""
 
     function: Callable[..., tuple[Tensor, Tensor | None]]
     is_flash: bool
 
     @classmethod
-    def of(cls, module: nn.Module, name: str) -> OwnFunction:
+    def of(cls, module: nn.Module, name: str) -> _OwnFunction:
         """The function of a name, as the module would look it up."""
         home: Any = sys.modules[type(module).__module__]
         if name == "eager":
@@ -51,6 +51,9 @@ class AttentionCall:
     query: [B, H, M, d]; key, value: [B, H_kv, K, d], the cached ones first. mask: [B or 1, 1, M, K] boolean or additive,
     [B, K] boolean (flash attention), or None. options: the rest of the call (`scaling`, `softcap`, `s_aux`, ...).
     own: what the module runs without a tap, where it is known.
+
+    What follows from them, as transformers' own functions read it: scale and softcap of the logits; sinks: logits [H] of an extra
+    key that takes attention and gives nothing; is_causal: whether a call without a mask hides the future.
     """
 
     module: nn.Module
@@ -59,27 +62,17 @@ class AttentionCall:
     value: Tensor | None
     mask: Tensor | None
     options: dict[str, Any] = field(default_factory=dict)
-    own: OwnFunction | None = None
+    own: _OwnFunction | None = None
+    scale: float = field(init=False)
+    softcap: float | None = field(init=False)
+    sinks: Tensor | None = field(init=False)
+    is_causal: bool = field(init=False)
 
-    @property
-    def scale(self) -> float:
-        given = self.options.get("scaling")
-        return float(self.query.shape[-1] ** -0.5 if given is None else given)
-
-    @property
-    def softcap(self) -> float | None:
-        return self.options.get("softcap")
-
-    @property
-    def sinks(self) -> Tensor | None:
-        """Logits [H] of an extra key that takes attention and gives nothing."""
-        return self.options.get("s_aux")
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether a call without a mask hides the future, as transformers' own functions decide it."""
-        given = self.options.get("is_causal")
-        return bool(getattr(self.module, "is_causal", True) if given is None else given)
+    def __post_init__(self) -> None:
+        scale, causal = self.options.get("scaling"), self.options.get("is_causal")
+        self.scale = float(self.query.shape[-1] ** -0.5 if scale is None else scale)
+        self.softcap, self.sinks = self.options.get("softcap"), self.options.get("s_aux")
+        self.is_causal = bool(getattr(self.module, "is_causal", True) if causal is None else causal)
 
     def of_head(self, head: int) -> AttentionCall:
         """The part of one query head."""
@@ -89,7 +82,7 @@ class AttentionCall:
 
     def run(self) -> Attended:
         """The model's own attention function on this call."""
-        own = self.own or OwnFunction.of(self.module, implementation_of(self.module))
+        own = self.own or _OwnFunction.of(self.module, implementation_of(self.module))
         module: Any = self.module
         if own.is_flash:
             module = _WithOwnName(self.module)  # flash attention reads the implementation's name from the config
@@ -117,7 +110,7 @@ class TappedConfig:
     plain: Any
     dense: bool
     taps: list[tuple[AttentionTap, int]]
-    own: tuple[str, OwnFunction] | None
+    own: tuple[str, _OwnFunction] | None
     """The name of the function that the module runs without a tap, and the function, once it was called."""
 
     def __init__(self, config: Any, *, dense: bool = False) -> None:
@@ -141,7 +134,7 @@ class TappedConfig:
         return name
 
     def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
-        """Of a whole model's config: the view of the language model's part."""
+        """The view of the language model's part of a whole model's config."""
         found = self.plain.get_text_config(*args, **kwargs)
         return self if found is self.plain else TappedConfig(found, dense=self.dense)
 
@@ -155,23 +148,18 @@ class TappedConfig:
         return copy, (self.plain,)
 
 
+@dataclass(frozen=True, eq=False)
 class AttentionTap:
-    """Hands the attention calls of some modules to a handler while it is installed."""
+    """Hands the attention calls of some modules, by layer, to a handler while it is installed.
 
-    def __init__(
-        self,
-        modules: Mapping[int, nn.Module],
-        handler: Handler,
-        *,
-        wants: Callable[[int], bool] = lambda _: True,
-        dense_for: Sequence[nn.Module] = (),
-    ) -> None:
-        """`modules` by layer. wants: whether the handler wants to see the calls of a layer now.
+    wants: whether the handler wants to see the calls of a layer now; None: always. dense_for: the modules that make these layers'
+    masks, if sdpa is to run in place of flash attention, so that masks are given row by row.
+    """
 
-        dense_for: the modules that make these layers' masks, if sdpa is to run in place of flash attention, so that masks are
-        given row by row.
-        """
-        self.modules, self.handler, self.wants, self.dense_for = dict(modules), handler, wants, dense_for
+    modules: Mapping[int, nn.Module]
+    handler: Handler
+    wants: Callable[[int], bool] | None = None
+    dense_for: Sequence[nn.Module] = ()
 
     def install(self) -> None:
         with _LOCK:
@@ -206,9 +194,9 @@ def attend(
     name = config.own_name  # it may be changed while taps are on the module
     known = config.own
     if known is None or known[0] != name:
-        known = vars(config)["own"] = (name, OwnFunction.of(module, name))
+        known = vars(config)["own"] = (name, _OwnFunction.of(module, name))
     own = known[1]
-    if not own.is_flash and not tap.wants(index):
+    if not own.is_flash and tap.wants is not None and not tap.wants(index):
         return own.function(module, query, key, value, attention_mask, **options)
     return tap.handler(index, AttentionCall(module, query, key, value, attention_mask, options, own))
 

@@ -23,9 +23,10 @@ from torch import Tensor
 from vispco.core.errors import UnsupportedModelError
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import FLASH, implementation_of
+from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import TokenPlan
 from vispco.engine.wrappers import unwrap
-from vispco.families import Family, family_of
+from vispco.families import family_of
 from vispco.scorers.allocation import picture_sizes
 from vispco.scorers.chain import Chain
 from vispco.scorers.mixture import chains_of
@@ -40,7 +41,7 @@ class Compensation:
 
     @classmethod
     def of(cls, plan: TokenPlan, chain: Chain, layout: TokenLayout) -> Compensation | None:
-        """Of a plan, whose samples may follow different chains; None if none of them is compensated."""
+        """The compensation of a plan, whose samples may follow different chains; None if none of them is compensated."""
         chains = chains_of(chain)
         if not any(each.compensate for each in chains):
             return None
@@ -74,7 +75,7 @@ class Compensation:
         return self.layout.on_device(np.array(self.betas, dtype=np.float32)[:, None])
 
 
-def check_compensation_served(model: Any, family: Family, *, flat_masks: bool) -> None:
+def check_compensation_served(model: Any, layers: LayerMap, *, flat_masks: bool) -> None:
     """Refuse a model whose attention takes no bias. flat_masks: it takes padding masks only, as flash attention does."""
     if flat_masks:
         raise UnsupportedModelError(
@@ -82,7 +83,7 @@ def check_compensation_served(model: Any, family: Family, *, flat_masks: bool) -
             "model.set_attn_implementation('sdpa'), or give compensate=0."
         )
     try:
-        family.check_attention(model)
+        layers.check_readable()
     except UnsupportedModelError as error:
         raise UnsupportedModelError(
             f"compensate was given, and {type(model).__name__} does not run attention through transformers' attention "
@@ -95,7 +96,8 @@ def can_compensate(model: Any) -> bool:
     inner = unwrap(model)
     family = family_of(inner)
     try:
-        check_compensation_served(inner, family, flat_masks=implementation_of(family.text_model(inner)) in FLASH)
+        flat_masks = implementation_of(family.text_model(inner)) in FLASH
+        check_compensation_served(inner, LayerMap.of(family, inner), flat_masks=flat_masks)
     except UnsupportedModelError:
         return False
     return True

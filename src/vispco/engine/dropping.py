@@ -1,5 +1,6 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -14,11 +15,11 @@ from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
 from vispco.scorers.base import Selection
 
 
+@dataclass(frozen=True, eq=False)
 class ContinuationPass(Pass):
     """A pass that prunes nothing, on a cache that an earlier pass may have pruned: a decoding step, or text alone."""
 
-    def __init__(self, cutter: ArgumentCutter) -> None:
-        self.cutter = cutter
+    cutter: ArgumentCutter
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
         return hidden, self.cutter.cut(layer, arguments)
@@ -64,7 +65,7 @@ class DropPass(PruningPass):
         return hidden, self.cutter.cut(layer, arguments)
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:
-        """Where tokens leave mid-layer, only those that the next layer keeps."""
+        """The tokens that the next layer keeps, where the others leave mid-layer."""
         hidden = super().enter_ffn(layer, hidden)
         return hidden if self.upcoming is None else take(hidden, self.upcoming[1].to(hidden.device))
 
@@ -107,6 +108,6 @@ class DropPass(PruningPass):
 
 @lru_cache(maxsize=64)
 def _text_and_padding(batch: int, device: torch.device) -> Tensor:
-    """That text stays and padding does not, as two more slots of each sample: uint8 [B, 2]."""
+    """Two more slots of each sample, one for text, which stays, and one for padding, which does not: uint8 [B, 2]."""
     with torch.inference_mode(mode=False):
         return torch.tensor([[1, 0]], dtype=torch.uint8, device=device).expand(batch, -1)

@@ -31,7 +31,7 @@ from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.compensation import Compensation, check_compensation_served
 from vispco.engine.dropping import ContinuationPass, DropPass
-from vispco.engine.forward import known_answers, known_visual, read_positions
+from vispco.engine.forward import ANSWERS, VISUAL, read_positions
 from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
@@ -68,9 +68,9 @@ class Engine:
         self.base, self.text = self.family.base(self.model), self.family.text_model(self.model)
         self.layers = self.family.layers(self.model)
         self.map = LayerMap.of(self.family, self.model)
-        self._detours = Detours(model, self._on_prompt)
-        self._checkpointed = CheckpointedPasses(self.text, self._is_back)
         self.state = CallState()
+        self._detours = Detours(model, self.state)
+        self._checkpointed = CheckpointedPasses(self.text, self._is_back)
         self._handles: list[Any] = []
         self._by_thread: tuple[str, ...] = ()
         self._tap: AttentionTap | None = None
@@ -79,7 +79,7 @@ class Engine:
         self._signature = inspect.signature(self.base.forward)
         self._flash = False
         self._plans: WeakKeyDictionary[TokenPlan, tuple[tuple[int, ...], Choices]] = WeakKeyDictionary()
-        check_model(self.model, self.chain, self.options, self.family)
+        check_model(self.model, self.map, self.chain, self.options, self.family)
 
     def attach(self) -> None:
         if engine_on(self.base) is not None:
@@ -91,11 +91,11 @@ class Engine:
             masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
             self._flash = flash and not masks  # masks are given row by row
             if any(each.compensate for each in chains_of(self.chain)):
-                check_compensation_served(self.model, self.family, flat_masks=self._flash)
+                check_compensation_served(self.model, self.map, flat_masks=self._flash)
             if self.chain.taps_attention or masks:
                 dense_for = (self.text, self.base) if masks and flash else ()
                 wants = self._wants_attention
-                self._tap = AttentionTap(self.map.modules, self._attend, wants=wants, dense_for=dense_for)
+                self._tap = AttentionTap(self.map.attentions, self._attend, wants=wants, dense_for=dense_for)
                 self._tap.install()
             hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(self.base, self._on_base), (self.text, self._on_text)]
             if self.model is not self.base:
@@ -173,12 +173,9 @@ class Engine:
                 check.see(index, call, call.run() if masked else attended)
         return attended
 
-    def _on_prompt(self, length: int | None) -> None:
-        self.state.prompt = length
-
     def _probe(self, index: int, hidden: Tensor, arguments: Arguments) -> AttentionCall:
         """The attention call that a layer would make on these states; nothing behind it runs, and no hook of the layer."""
-        if self.map.attentions[index] is None:
+        if index not in self.map.attentions:
             raise UnsupportedModelError(
                 f"Layer {index} of this model has no attention, so a scorer cannot read what would enter it. Let tokens leave "
                 "before another layer, or use a scorer that reads none there, such as 'v2drop'."
@@ -217,10 +214,10 @@ class Engine:
                 "Masking serves one forward pass, not a cache that grows. Use mode='drop' for generate()."
             )
         labels = state.labels if state.labels is not None else inputs.get("labels")
-        answers = known_answers() if labels is None else labels != -100
+        answers = ANSWERS.get() if labels is None else labels != -100
         asked = state.logits_to_keep if self.model is not self.base else inputs.get("logits_to_keep", 0)
         state.labels, state.logits_to_keep = None, 0
-        visual = known_visual()
+        visual = VISUAL.get()
         if visual is not None or self.family.has_pictures(inputs) or self.family.has_merged_pictures(inputs):
             read = read_positions(answers, asked, self.family.given(inputs).shape[1])
             if answers is None and state.prompt is not None and not past and inputs.get("input_ids") is not None:
@@ -314,10 +311,12 @@ class Engine:
         if len(args) == 1:  # as most models call their layers
             changed, arguments = current.enter_layer(index, args[0], kwargs)
             return (changed,), arguments
-        arguments = self.map.bind(index, args, kwargs)
-        name = self.map.names[index][0]
-        changed, arguments = current.enter_layer(index, arguments.pop(name), arguments)
-        return self.map.unbind(index, len(args), {name: changed, **arguments})
+        names = self.map.names[index]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        changed, arguments = current.enter_layer(index, given.pop(names[0]), given)
+        arguments, by_position = {names[0]: changed, **arguments}, names[: len(args)]
+        rest = {name: value for name, value in arguments.items() if name not in by_position}
+        return tuple(arguments[name] for name in by_position), rest
 
     def _after_text(self, _: nn.Module, __: Any, ___: Any, output: Any) -> Any:
         state = self.state

@@ -12,8 +12,9 @@ from vispco.engine.attention import Attended, AttentionCall, AttentionTap
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 
-_VISUAL: ContextVar[Tensor | None] = ContextVar("visual", default=None)
-_ANSWERS: ContextVar[Tensor | None] = ContextVar("answers", default=None)
+VISUAL: ContextVar[Tensor | None] = ContextVar("visual", default=None)
+ANSWERS: ContextVar[Tensor | None] = ContextVar("answers", default=None)
+"""The masks of `visual_at` and `answers_at`, inside of them."""
 
 
 @contextmanager
@@ -22,16 +23,11 @@ def answers_at(mask: Tensor) -> Iterator[None]:
 
     A model that is called with `labels` does not need it.
     """
-    token = _ANSWERS.set(mask)
+    token = ANSWERS.set(mask)
     try:
         yield
     finally:
-        _ANSWERS.reset(token)
-
-
-def known_answers() -> Tensor | None:
-    """The mask of `answers_at`, if inside of one."""
-    return _ANSWERS.get()
+        ANSWERS.reset(token)
 
 
 @contextmanager
@@ -40,16 +36,11 @@ def visual_at(mask: Tensor) -> Iterator[None]:
 
     For prompts given as `inputs_embeds` into which the features of pictures were merged beforehand.
     """
-    token = _VISUAL.set(mask)
+    token = VISUAL.set(mask)
     try:
         yield
     finally:
-        _VISUAL.reset(token)
-
-
-def known_visual() -> Tensor | None:
-    """The mask of `visual_at`, if inside of one."""
-    return _VISUAL.get()
+        VISUAL.reset(token)
 
 
 def read_positions(answers: Tensor | None, logits_to_keep: int | Tensor, length: int) -> Tensor | None:
@@ -102,15 +93,14 @@ def layer_inputs(model: Any, see: Callable[[int, Tensor], None]) -> Iterator[Non
 @contextmanager
 def attention_calls(model: Any, see: Callable[[int, AttentionCall], None]) -> Iterator[None]:
     """Inside the block, `see(layer, call)` is called with every attention call of the decoder layers before it runs."""
-    family = family_of(model)
-    family.check_attention(model)
+    layers = LayerMap.of(family_of(model), model)
+    layers.check_readable()
 
     def handle(layer: int, call: AttentionCall) -> Attended:
         see(layer, call)
         return call.run()
 
-    attentions = LayerMap.of(family, model).modules
-    tap = AttentionTap(attentions, handle)
+    tap = AttentionTap(layers.attentions, handle)
     tap.install()
     try:
         yield

@@ -6,6 +6,7 @@ Nothing outside of the model refers to an engine: a model that is deleted with i
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import nn
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from vispco.engine.engine import Engine
 
 
+@dataclass(frozen=True, eq=False)
 class Hook:
     """A forward hook of an engine."""
 
-    def __init__(self, engine: Engine, function: Callable[..., Any]) -> None:
-        self.engine, self.function = engine, function
+    engine: Engine
+    function: Callable[..., Any]
 
     def __call__(self, *args: Any) -> Any:
         return self.function(*args)

@@ -7,7 +7,7 @@ keys of an earlier one (Gemma3n, Gemma4) must not see what was dropped in betwee
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,57 +66,45 @@ class KeptTokens:
         """`held` entries and then others. Computed once for all layers that share both."""
         if held == 0:
             return new
-        found = self._remembered(("followed", held, first), new)
-        if found is None:
+
+        def join() -> KeptTokens:
             slots, valid = self.entries(held, first)
             if valid is not None or new.valid is not None:
                 valid = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
                 more = torch.ones_like(new.slots, dtype=torch.bool) if new.valid is None else new.valid
                 valid = torch.cat([valid, more], dim=1)
             bias = joined_bias(self.biases(held, first), slots, new.bias, new.slots)
-            found = KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end, new.tail, bias)
-            self._memo["followed", held, first] = (found, new)
-        return found
+            return KeptTokens(torch.cat([slots, new.slots], dim=1), valid, new.end, new.tail, bias)
+
+        return self._once(("followed", held, first), join, new)
 
     def without(self, last: int) -> KeptTokens:
-        """Without the last few, which must be among the tail. Computed once for all layers that share them."""
-        found = self._remembered(("without", last), None)
-        if found is None:
-            number = self.number - last
-            valid = None if self.valid is None else self.valid[:, :number]
-            bias = None if self.bias is None else self.bias[:, :number]
-            found = KeptTokens(self.slots[:, :number], valid, self.end - last, self.tail - last, bias)
-            self._memo["without", last] = (found, None)
-        return found
+        """Without the last few, which must be among the tail."""
+        number = self.number - last
+        return self._changed(("without", last), lambda each: each[:, :number], forgotten=last)
 
     def select(self, index: Tensor) -> KeptTokens:
         """Other rows of the batch, as beam search asks for them; index [B']."""
-        found = self._remembered(("select",), index)
-        if found is None:
-            places = index.to(self.slots.device)
-            valid = None if self.valid is None else self.valid[places]
-            bias = None if self.bias is None else self.bias[places]
-            found = KeptTokens(self.slots[places], valid, self.end, self.tail, bias)
-            self._memo["select",] = (found, index)
-        return found
+        return self._changed(("select",), lambda each: each[index.to(each.device)], index)
 
     def repeated(self, times: int) -> KeptTokens:
         """Every row of the batch several times, one after the other."""
-        found = self._remembered(("repeated", times), None)
-        if found is None:
-            valid = None if self.valid is None else self.valid.repeat_interleave(times, dim=0)
-            bias = None if self.bias is None else self.bias.repeat_interleave(times, dim=0)
-            found = KeptTokens(self.slots.repeat_interleave(times, dim=0), valid, self.end, self.tail, bias)
-            self._memo["repeated", times] = (found, None)
-        return found
+        return self._changed(("repeated", times), lambda each: each.repeat_interleave(times, dim=0))
 
     def nothing(self) -> KeptTokens:
         """None of them, for a layer that holds nothing yet."""
-        found = self._remembered(("nothing",), None)
-        if found is None:
-            found = KeptTokens(self.slots[:, :0], None, 0)
-            self._memo["nothing",] = (found, None)
-        return found
+        return self._once(("nothing",), lambda: KeptTokens(self.slots[:, :0], None, 0))
+
+    def _changed(
+        self, key: tuple[Any, ...], change: Callable[[Tensor], Tensor], about: object = None, *, forgotten: int = 0
+    ) -> KeptTokens:
+        """The same with all tensors changed alike."""
+
+        def make() -> KeptTokens:
+            valid, bias = (None if each is None else change(each) for each in (self.valid, self.bias))
+            return KeptTokens(change(self.slots), valid, self.end - forgotten, self.tail - forgotten, bias)
+
+        return self._once(key, make, about)
 
     def columns(self, number: int, first: int = 0) -> Tensor:
         """Where `number` entries stand in a mask with one closed column in front: int64 [B, 1, 1, number].
@@ -144,10 +132,12 @@ class KeptTokens:
             self._open = opened if bias is None else with_bias(opened, bias, None, dtype)
         return self._open[..., first : first + number]
 
-    def _remembered(self, key: tuple[Any, ...], about: object) -> KeptTokens | None:
-        """A cached result, if it was computed for this very object."""
+    def _once(self, key: tuple[Any, ...], make: Callable[[], KeptTokens], about: object = None) -> KeptTokens:
+        """Make once for each key and this very object: layers that hold the same tokens share what was made."""
         found = self._memo.get(key)
-        return found[0] if found is not None and found[1] is about else None
+        if found is None or found[1] is not about:
+            found = self._memo[key] = (make(), about)
+        return found[0]
 
 
 def joined_bias(first: Tensor | None, slots: Tensor, second: Tensor | None, new: Tensor) -> Tensor | None:
@@ -211,7 +201,7 @@ class SlotNotes:
 
     @classmethod
     def of(cls, stage: Stage, length: int, bias: Tensor | None) -> SlotNotes:
-        """Of a stage of a prompt; bias: [B, M], of its tokens."""
+        """The notes on a stage of a prompt; bias: [B, M], of its tokens."""
         spread = None
         if bias is not None:
             spread = torch.zeros(len(bias), length, device=bias.device).scatter(1, stage.positions, bias)

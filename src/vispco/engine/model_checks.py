@@ -9,6 +9,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.engine.attention import FLASH, implementation_of
 from vispco.engine.cache import SUPPORTED_LAYERS
 from vispco.engine.call_state import EngineOptions
+from vispco.engine.layer_map import LayerMap
 from vispco.families import Family
 from vispco.scorers.chain import Chain
 
@@ -19,10 +20,9 @@ UNSERVED_GENERATION = {
 }
 
 
-def check_model(model: nn.Module, chain: Chain, options: EngineOptions, family: Family) -> None:
+def check_model(model: nn.Module, layers: LayerMap, chain: Chain, options: EngineOptions, family: Family) -> None:
     """Refuse a model, its settings, or a chain and a mode that do not fit it."""
     text: Any = family.text_model(model)
-    layers = family.layers(model)
     name = implementation_of(text)
     if name not in SERVED:
         raise UnsupportedModelError(
@@ -41,10 +41,10 @@ def check_model(model: nn.Module, chain: Chain, options: EngineOptions, family: 
             f"The chain {chain.name!r} merges tokens, and a merged token cannot be expressed by a mask. Use "
             "mode='drop', or the method without merging (for SparseVLM: recycle=false)."
         )
-    if chain.stages[-1][0] >= len(layers):
+    if chain.stages[-1][0] >= len(layers.names):
         last, scorer = chain.stages[-1]
         raise InvalidInputError(
-            f"The scorer {scorer.name!r} was put at layer {last}, but the model has layers 0 to {len(layers) - 1}."
+            f"The scorer {scorer.name!r} was put at layer {last}, but the model has layers 0 to {len(layers.names) - 1}."
         )
     for i, layer in enumerate(DynamicCache(config=text.config).layers):
         if type(layer) not in SUPPORTED_LAYERS:
@@ -53,8 +53,8 @@ def check_model(model: nn.Module, chain: Chain, options: EngineOptions, family: 
                 "tokens out, so it cannot be pruned. Run it without a pruner, or choose a model with plain attention caches."
             )
     if chain.taps_attention or options.mode == "mask":
-        family.check_attention(model)
+        layers.check_readable()
     if any(scorer.site == "mid" for scorer in chain.scorers):
-        family.ffn(layers[0])
+        family.ffn(family.layers(model)[0])
     if chain.needs_vision:
         family.check_vision(model)

@@ -69,7 +69,7 @@ class Pass:
         return hidden
 
     def leave(self, hidden: Tensor) -> Tensor:
-        """At the end of the language model."""
+        """The output of the language model: hidden [B, M, D] -> [B, N, D]."""
         return hidden
 
 
@@ -146,15 +146,11 @@ class PruningPass(Pass):
         unchanged = self.rows is self.plan.rows
         return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
-    def chooses_before(self, layer: int) -> bool:
-        """Is there a choice to make before this layer?"""
-        return layer < len(self.choices.made) and self.choices.made[layer]
-
     def wants_attention(self, layer: int) -> bool:
         return self.choices.read[layer]
 
     def leaves_mid(self, layer: int) -> bool:
-        return self.chain.site_at(layer + 1) == "mid" and self.chooses_before(layer + 1)
+        return self.chain.site_at(layer + 1) == "mid" and self.choices.made[layer + 1]
 
     def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
         self.call, self.call_places, self.call_live = call, self.places, self.live
@@ -163,7 +159,7 @@ class PruningPass(Pass):
         if layer == 0 and self.layout.gone is not None and not self.choices.falls[0]:
             self._apply(0, Selection(self.live))  # what left inside the vision tower enters no layer
             self.decided = 0
-        if self.chooses_before(layer) and self.decided < layer:
+        if self.choices.made[layer] and self.decided < layer:
             self.entry = _Entry(layer, hidden, arguments)
             self.decide(layer, hidden)
             self.entry = None
@@ -183,7 +179,7 @@ class PruningPass(Pass):
     def decide(self, layer: int, hidden: Tensor) -> None:
         """Choose the tokens that enter a layer; hidden [B, M, D] are the states where they would leave."""
         scorer = self.chain.scorer_at(layer)
-        assert scorer is not None  # noqa: S101 - chooses_before has asked
+        assert scorer is not None  # noqa: S101 - a choice is made there
         with torch.set_grad_enabled(scorer.differentiable and torch.is_grad_enabled()):
             selection = scorer.select(self._context(layer, scorer, hidden))
             read = self.layout.read_slots
@@ -201,7 +197,7 @@ class PruningPass(Pass):
         if self.choices.falls[layer] or selection.merge is not None or selection.mask is not None:
             self._apply(layer, selection)  # else the pass stays as it is, to the bit
         self.live, self.decided, self.previous = selection.keep, layer, None
-        if self.prefill.layers.attentions[layer] is not None:
+        if layer in self.prefill.layers.attentions:
             self.call = None  # else the layer behind this one may be chosen by the same attention
         self.merge = selection.merge
         self.most_live = max(row[layer] for row in self.rows)
@@ -211,7 +207,7 @@ class PruningPass(Pass):
         """Prepare the choice, which takes effect at the entry of `layer`."""
 
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """At the entry of a layer whose tokens were chosen: hidden [B, M, D] -> what the layer is handed."""
+        """The input of a layer whose tokens were chosen: hidden [B, M, D] -> what the layer is handed."""
         return hidden
 
     def bias_at(self, layer: int) -> Tensor | None:
@@ -258,26 +254,23 @@ class PruningPass(Pass):
             self.sizes,
             tuple(row[layer] - few for row, few in zip(self.rows, self.layout.num_read, strict=True)),
             groups,
-            hidden=self._visual_states(hidden) if scorer.needs_hidden else None,
-            previous_hidden=None if self.previous is None else self._visual_states(self.previous),
-            text_hidden=self._text_states(hidden) if scorer.needs_text_hidden else None,
+            hidden=self._states(hidden) if scorer.needs_hidden else None,
+            previous_hidden=None if self.previous is None else self._states(self.previous),
+            text_hidden=self._states(hidden, self.layout.instruction_index) if scorer.needs_text_hidden else None,
             vision=self.prefill.vision,
             source=AttentionReader(self) if scorer.needs_attention or scorer.needs_entering else None,
             memo=self.memo,
         )
 
-    def _visual_states(self, hidden: Tensor) -> Tensor:
-        """The states of the visual slots: [B, M, D] -> [B, V, D]; anything in slots that are not live."""
-        if self._columns is None:
-            self._columns = self.places(self.layout.visual_index).clamp(max=hidden.shape[-2] - 1)
-        return self._states_at(hidden, self._columns)
-
-    def _text_states(self, hidden: Tensor) -> Tensor:
-        """The states of the instruction tokens: [B, M, D] -> [B, R, D]."""
-        places = self.places(self.layout.instruction_index.clamp(max=self.layout.length - 1))
-        return self._states_at(hidden, places.clamp(max=hidden.shape[-2] - 1))
-
-    def _states_at(self, hidden: Tensor, places: Tensor) -> Tensor:
+    def _states(self, hidden: Tensor, positions: Tensor | None = None) -> Tensor:
+        """The states at original positions, by default of the visual slots: [B, M, D] -> [B, R, D]; anything for lost tokens."""
+        last = hidden.shape[-2] - 1
+        if positions is not None:
+            places = self.places(positions.clamp(max=self.layout.length - 1)).clamp(max=last)
+        else:
+            if self._columns is None:  # the same for every choice at this stage
+                self._columns = self.places(self.layout.visual_index).clamp(max=last)
+            places = self._columns
         if hidden.dim() > 3 and hidden.shape[1] == self.layout.batch_size:  # stacked states
             hidden = hidden[0]
         return take(hidden, places.to(hidden.device))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -47,10 +46,6 @@ class TokenPlan:
             return self
         return replace(self, counts=torch.maximum(self.counts, torch.tensor(least)[:, None]))
 
-    def at(self, layer: int) -> list[int]:
-        """The count of each sample at a layer."""
-        return [row[layer] for row in self.rows]
-
 
 class PlanMemory:
     """Plans by what they follow from: the same object for the same key, so that the engine knows it again."""
@@ -74,18 +69,22 @@ class PlanMemory:
 class Choices:
     """By layer 0..L-1, on the host.
 
-    falls: the plan keeps fewer tokens there than before. made: there is a choice to make before the layer.
-    read: the attention of the layer is read for a later choice. states_kept: a later choice looks at the layer's input.
+    falls: the plan keeps fewer tokens there than before. made: there is a choice to make before the layer; False for L, behind
+    the last. read: the attention of the layer is read for a later choice. states_kept: a later choice looks at its input.
+    first: the first layer before which there is a choice; None if there is none. untouched: number of leading layers that the
+    plan leaves unchanged.
     """
 
     falls: tuple[bool, ...]
     made: tuple[bool, ...]
     read: tuple[bool, ...]
     states_kept: tuple[bool, ...]
+    first: int | None
+    untouched: int
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]], num_visual: Sequence[int], chain: Chain, layers: LayerMap) -> Self:
-        """Of a plan's counts [B][L]."""
+        """The choices that a plan's counts [B][L] ask for."""
         counts = np.array(rows)
         before = np.column_stack([np.array(num_visual), counts[:, :-1]])
         falls: list[bool] = np.any(counts < before, axis=0).tolist()
@@ -97,19 +96,11 @@ class Choices:
         reads = [m and s is not None and s.needs_attention for m, s in zip(made, scorers, strict=True)]
         looks = [m and s is not None and s.needs_previous_hidden for m, s in zip(made, scorers, strict=True)]
         # layers without attention may stand between: what is chosen behind them is read of the last one that has some
-        read = {layers.readable_before[boundary] for boundary, wanted in enumerate(reads) if wanted}
-        return cls(tuple(falls), tuple(made), tuple(layer in read for layer in range(len(falls))), (*looks[1:], False))
-
-    @cached_property
-    def first(self) -> int | None:
-        """The first layer before which there is a choice; None if there is none."""
-        return next((layer for layer, chooses in enumerate(self.made) if chooses), None)
-
-    @cached_property
-    def untouched(self) -> int:
-        """Number of leading layers that the plan leaves unchanged."""
-        busy = (layer for layer, does in enumerate(zip(self.made, self.states_kept, strict=True)) if any(does))
-        return next(busy, len(self.made))
+        sources = {layers.readable_before[boundary] for boundary, wanted in enumerate(reads) if wanted}
+        read, kept = tuple(layer in sources for layer in range(len(falls))), (*looks[1:], False)
+        first = made.index(True) if any(made) else None
+        busy = (layer for layer, does in enumerate(zip(made, kept, strict=True)) if any(does))
+        return cls(tuple(falls), (*made, False), read, kept, first, next(busy, len(made)))
 
 
 Planner = Callable[[TokenLayout, Tensor], TokenPlan]
@@ -118,7 +109,7 @@ Planner = Callable[[TokenLayout, Tensor], TokenPlan]
 
 def check_plan(plan: TokenPlan, layout: TokenLayout, layers: LayerMap, chain: Chain) -> None:
     """Refuse a plan that does not fit the batch, the model or the chain of scorers, before any layer has run."""
-    num_layers = len(layers)
+    num_layers = len(layers.names)
     expected = (layout.batch_size, num_layers)
     if tuple(plan.counts.shape) != expected:
         raise InvalidInputError(

@@ -20,6 +20,7 @@ from vispco.engine.cache import cache_layer
 from vispco.engine.forward import attention_calls
 from vispco.engine.hooks import engine_on
 from vispco.engine.passes import Pass
+from vispco.engine.wrappers import shadow
 from vispco.families import family_of
 from vispco.scorers.chain import Chain, ChainLike
 
@@ -133,9 +134,9 @@ class _StandIn:
 
     def install(self, stack: ExitStack) -> None:
         """Shadow the layer until the stack is closed."""
-        _shadow(stack, self.layer, self._layer)
+        shadow(stack, self.layer, "forward", self._layer)
         if self.attention is not None:
-            _shadow(stack, self.attention, self._attend)
+            shadow(stack, self.attention, "forward", self._attend)
 
     def _layer(self, *args: Any, **kwargs: Any) -> Any:
         cache, index, record = kwargs.get("past_key_values"), self.index, self.record
@@ -177,16 +178,3 @@ class _StandIn:
         if cache is not None:
             cache_layer(cache, self.index)
             cache.layers[self.index] = copy.copy(self.record.cache)  # an update makes new tensors: these can be shared
-
-
-def _shadow(stack: ExitStack, module: nn.Module, forward: Callable[..., Any]) -> None:
-    """Put `forward` on an instance; what it had of its own (accelerate gives it one) comes back afterwards."""
-    before = module.__dict__.get("forward")
-
-    def restore() -> None:
-        del module.__dict__["forward"]
-        if before is not None:
-            module.__dict__["forward"] = before
-
-    module.__dict__["forward"] = forward
-    stack.callback(restore)

@@ -46,7 +46,7 @@ class TowerSetting:
 
     @property
     def key(self) -> str:
-        """The same for cuts that keep the same cells."""
+        """A name that is equal for cuts that keep the same cells."""
         return f"{'+'.join(f'{scorer!r}@{block}' for block, scorer in self.chain.tower)}: {self.retention}"
 
 
@@ -183,23 +183,17 @@ class TowerCut(TowerHooks):
     def _recorded(self, own: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(own)
         def encode(*args: Any, **kwargs: Any) -> Any:
-            self._local.run = None
+            vars(self._local).pop("run", None)  # of a call that did not end
             output = own(*args, **kwargs)
-            if (record := self._finish()) is not None and hasattr(output, "pooler_output"):
-                setattr(output, RECORD, record)
+            run: TowerRun | None = vars(self._local).pop("run", None)
+            if run is not None:  # else the tower did not run
+                self._local.records += (run.record(),)
+                if hasattr(output, "pooler_output"):
+                    setattr(output, RECORD, self._local.records[-1])
             return output
 
         encode.cut = self  # type: ignore[attr-defined]
         return encode
-
-    def _finish(self) -> TokenVision | None:
-        """The record of the run that has ended; None if the tower did not run."""
-        run, self._local.run = self._local.run, None
-        if run is None:
-            return None
-        record = run.record()
-        self._local.records += (record,)
-        return record
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)

@@ -137,7 +137,7 @@ class TowerRun:
         return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
 
     def groups(self, block: int) -> Array:
-        """Of each cell that is left, its attention group in a block: int64 [n]."""
+        """The attention group in a block of each cell that is left: int64 [n]."""
         return np.searchsorted(np.cumsum(self.shape.segments(self.grids)[block]), self.cells, side="right")
 
     def segments(self, number: int) -> Segments:

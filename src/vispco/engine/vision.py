@@ -7,7 +7,7 @@ before it, or in an evaluator that encodes each picture once and hands the resul
 import inspect
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
@@ -138,9 +138,8 @@ class VisionTap(TowerHooks):
             if kind == "keys":
                 found = call.key.detach().mean(1)
             else:
-                found = received_in_tower(call, from_class=kind == "attention" and self.family.has_class_token)[
-                    ..., None
-                ]
+                from_class = kind == "attention" and self.family.has_class_token
+                found = received_in_tower(call, from_class=from_class)[..., None]
             self._local.parts.setdefault(f"{kind}.{block}", []).append(found)
         return call.run()
 
@@ -167,12 +166,21 @@ def encode_pictures(model: nn.Module, inputs: Mapping[str, Any], needs: VisionNe
     family = family_of(model)
     if needs:
         family.check_vision(model)
-    handles = interpolate_positions(family, model)
-    try:
-        return _encode(family, model, inputs, needs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    found = {}
+    pictures = [name for name in family.picture_inputs if name != VIDEOS]
+    with ExitStack() as stack:
+        for handle in interpolate_positions(family, model):
+            stack.callback(handle.remove)
+        for kind, names in (("image", pictures), ("video", [VIDEOS])):
+            if all(inputs.get(name) is None for name in names):
+                continue
+            encoder: Any = getattr(family.base(model), f"get_{kind}_features")
+            wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
+            with VisionTap(family, model, needs) if needs else nullcontext() as tap:
+                found[kind] = encoder(**wanted, return_dict=True)
+                if tap is not None:
+                    setattr(found[kind], RECORD, tap.collect())
+    return found
 
 
 def interpolate_positions(family: Family, model: nn.Module) -> list[Any]:
@@ -191,22 +199,6 @@ def interpolate_positions(family: Family, model: nn.Module) -> list[Any]:
         for module in tower.modules()
         if hasattr(module, "interpolate_pos_encoding")
     ]
-
-
-def _encode(family: Family, model: nn.Module, inputs: Mapping[str, Any], needs: VisionNeeds) -> dict[str, Any]:
-    found = {}
-    pictures = [name for name in family.picture_inputs if name != VIDEOS]
-    for kind, names in (("image", pictures), ("video", [VIDEOS])):
-        if all(inputs.get(name) is None for name in names):
-            continue
-        encoder: Any = getattr(family.base(model), f"get_{kind}_features")
-        wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
-        with VisionTap(family, model, needs) if needs else nullcontext() as tap:
-            output = encoder(**wanted, return_dict=True)
-            if tap is not None:
-                setattr(output, RECORD, tap.collect())
-        found[kind] = output
-    return found
 
 
 def vision_record(found: TokenVision, layout: TokenLayout) -> VisionRecord:

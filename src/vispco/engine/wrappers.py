@@ -1,17 +1,19 @@
 """Wrappers around a model (`torch.compile`, PEFT, DataParallel) and calls that bypass its forward hooks."""
 
+from __future__ import annotations
+
 import gc
 import sys
-from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
 from torch import Tensor, nn
 from torch.compiler import disable
 
-OnPrompt = Callable[[int | None], None]
-"""Called with the length of the prompt when a generation begins, and with None when it ends."""
+if TYPE_CHECKING:
+    from vispco.engine.call_state import CallState
 
 
 def unwrap(model: Any) -> Any:
@@ -30,14 +32,15 @@ def unwrap(model: Any) -> Any:
 
 
 class Detours:
-    """While installed, compiled wrappers run the plain model, and every generation reports the length of its prompt."""
+    """While installed, compiled wrappers run the plain model, and `state.prompt` is the length of a generation's prompt."""
 
-    def __init__(self, given: Any, on_prompt: OnPrompt) -> None:
-        self.model, self.on_prompt = unwrap(given), on_prompt
+    def __init__(self, given: Any, state: CallState) -> None:
+        self.model, self.state = unwrap(given), state
         self._given = ref(given)  # a compiled wrapper is not kept alive by what runs inside of it
-        self._undo: list[Callable[[], None]] = []
+        self._shadowed: ExitStack | None = None
 
     def install(self) -> None:
+        stack = self._shadowed = ExitStack()
         # Compiled code does not see hooks that came after it, and a model does not know its compiled wrappers.
         frames, given = _compiled_frames(), self._given()
         if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
@@ -48,55 +51,48 @@ class Detours:
             known.append(given)
         for wrapper in known:
             if unwrap(wrapper) is self.model:
-                self._shadow(wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
+                shadow(stack, wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
         for module in self.model.modules():
             if getattr(module, "_compiled_call_impl", None) is not None:
-                self._shadow(module, "_compiled_call_impl", None)
+                shadow(stack, module, "_compiled_call_impl", None)
             own = plain = module.__dict__.get("forward")
             while (inside := getattr(plain, "_torchdynamo_orig_callable", None)) is not None:
                 plain = inside
             if plain is not own:
-                self._shadow(module, "forward", plain)
+                shadow(stack, module, "forward", plain)
         # while the model is pruned, compiled functions call its plain forward
-        self._shadow(self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
-        if hasattr(self.model, "generate"):
-            self._watch(self.model.generate)
+        shadow(stack, self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
+        if (own := getattr(self.model, "generate", None)) is not None:
+
+            @wraps(own)
+            def generate(*args: Any, **kwargs: Any) -> Any:
+                given = [*args[:1], *(kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds"))]
+                prompt = next((x for x in given if isinstance(x, Tensor) and x.dim() > 1), None)
+                self.state.prompt = None if prompt is None else int(prompt.shape[1])
+                try:
+                    return own(*args, **kwargs)
+                finally:
+                    self.state.prompt = None
+
+            shadow(stack, self.model, "generate", generate)
         _forget_compiled()
 
     def remove(self) -> None:
         """Safe in any state."""
-        if self._undo:
+        if self._shadowed is not None:
             _forget_compiled()
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
+            self._shadowed.close()
+            self._shadowed = None
 
-    def _watch(self, own: Callable[..., Any]) -> None:
-        @wraps(own)
-        def generate(*args: Any, **kwargs: Any) -> Any:
-            given = [*args[:1], *(kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds"))]
-            prompt = next((x for x in given if isinstance(x, Tensor) and x.dim() > 1), None)
-            self.on_prompt(None if prompt is None else int(prompt.shape[1]))
-            try:
-                return own(*args, **kwargs)
-            finally:
-                self.on_prompt(None)
 
-        self._shadow(self.model, "generate", generate)
-
-    def _shadow(self, module: Any, name: str, value: Any) -> None:
-        """Put an attribute on an instance; what it had of its own comes back afterwards."""
-        missing = object()
-        before = module.__dict__.get(name, missing)
-
-        def undo() -> None:
-            if before is missing:
-                module.__dict__.pop(name, None)
-            else:
-                module.__dict__[name] = before
-
-        module.__dict__[name] = value
-        self._undo.append(undo)
+def shadow(stack: ExitStack, module: Any, name: str, value: Any) -> None:
+    """Put an attribute on an instance. What it had of its own (accelerate gives it some) comes back with the stack's end."""
+    own = module.__dict__
+    if name in own:
+        stack.callback(own.__setitem__, name, own[name])
+    else:
+        stack.callback(own.pop, name, None)
+    own[name] = value
 
 
 _WRAPPERS: list[tuple[int, list[ReferenceType[Any]]]] = []

@@ -12,8 +12,7 @@ from vispco.evaluation.result import Evaluation, Evaluator, TaskResult, wilson_i
 
 if TYPE_CHECKING:
     from vispco.evaluation.encoded import Encoded, encode
-    from vispco.evaluation.evaluate_model import evaluate
-    from vispco.evaluation.evaluator import EvaluatorOptions, TaskEvaluator
+    from vispco.evaluation.evaluator import EvaluatorOptions, TaskEvaluator, evaluate
     from vispco.evaluation.features import FeatureStore
     from vispco.evaluation.kl_meter import KlMeter, Reference, answer_logits
     from vispco.evaluation.spec import EvaluatorSpec
@@ -28,7 +27,7 @@ _HOMES = {
     "TaskEvaluator": "vispco.evaluation.evaluator",
     "answer_logits": "vispco.evaluation.kl_meter",
     "encode": "vispco.evaluation.encoded",
-    "evaluate": "vispco.evaluation.evaluate_model",
+    "evaluate": "vispco.evaluation.evaluator",
 }
 
 __all__ = [

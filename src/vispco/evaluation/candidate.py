@@ -1,4 +1,4 @@
-"""What is evaluated: nothing at all (the full model), a schedule, a planner, or a whole pruner."""
+"""Candidates of an evaluation: the full model (None), a schedule, a planner or a pruner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From samples to a model's inputs: one prompt each through the processor's chat template, padded on the left."""
+"""From samples to a model's inputs: one prompt each through the processor's chat template, padded on the left.
+
+`batches` puts similar samples together: little of a batch is padding, and answers end at about the same time.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ from torch import Tensor
 from vispco.core.errors import InvalidInputError
 from vispco.families import family_of
 from vispco.models.frames import FrameProcessor
-from vispco.models.processor import chat_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,13 +110,13 @@ def _plain_text(text: str, processor: Any) -> str:
     """The text with a space inside of each special token (`<image>`, `<|im_end|>`), so that it is read as words."""
     if processor is None:
         return text
-    for token in special_tokens(processor):
+    for token in _special_tokens(processor):
         while token in text:
             text = text.replace(token, f"{token[0]} {token[1:]}")
     return text
 
 
-def special_tokens(processor: Any) -> tuple[str, ...]:
+def _special_tokens(processor: Any) -> tuple[str, ...]:
     """What a tokenizer reads as one special token, and the placeholders of pictures; longest first."""
     tokenizer = processor.tokenizer
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
@@ -124,15 +126,37 @@ def special_tokens(processor: Any) -> tuple[str, ...]:
 
 
 def apply_template(processor: Any, chat: Sequence[Mapping[str, Any]], *, prompt: bool = True) -> str:
-    """A chat as the model's own template writes it. prompt: with the beginning of the answer."""
+    """A chat as the model's own template writes it. prompt: with the beginning of the answer.
+
+    Where the template knows pictures alone, a video stands where a picture would, between the same marks.
+    """
+    video = getattr(processor, "video_token", None)
     try:
-        return chat_text(processor, list(chat), add_generation_prompt=prompt)
+        text: str = processor.apply_chat_template(list(chat), tokenize=False, add_generation_prompt=prompt)
+        parts = [part for turn in chat if not isinstance(turn["content"], str) for part in turn["content"]]
+        kinds = [part["type"] for part in parts if part["type"] in ("image", "video")]
+        if "video" not in kinds or not video or video in text:
+            return text
+        pictures = [_with_pictures(turn) for turn in chat]
+        picture = getattr(processor, "placeholder", None) or processor.image_token
+        text = processor.apply_chat_template(pictures, tokenize=False, add_generation_prompt=prompt)
+        first, *rest = text.split(picture)
+        tokens = [video if kind == "video" else picture for kind in kinds]
+        return first + "".join(token + part for token, part in zip(tokens, rest, strict=True))
     except (TemplateError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InvalidInputError(
             f"The model's chat template cannot be used: {reason.strip().rstrip('.')}. Give a processor whose "
             "apply_chat_template takes turns with pictures (chat_template.jinja in the model's folder)."
         ) from error
+
+
+def _with_pictures(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """A turn with pictures in place of videos."""
+    content = turn["content"]
+    if not isinstance(content, str):
+        content = [{"type": "image"} if part["type"] == "video" else part for part in content]
+    return {**turn, "content": content}
 
 
 def read(model: Any, processor: Any, sample: Sample) -> Prompt:
@@ -147,7 +171,7 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
     answer = (
-        answer_tokens(model, processor, chat, _plain_text(sample.answer, processor))
+        _answer_tokens(model, processor, chat, _plain_text(sample.answer, processor))
         if sample.answer
         else torch.empty(0, dtype=torch.long)
     )
@@ -163,7 +187,7 @@ def _video(sample: Sample, processor: Any) -> dict[str, Any]:
     return {"videos": [frames], "video_metadata": [about], "do_sample_frames": False}
 
 
-def answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:
+def _answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:
     """An answer as the template writes it after its prompt, up to and with the token that ends a turn. [A]"""
     asked = apply_template(processor, chat)
     reply = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
@@ -263,3 +287,47 @@ def _stacked(name: str, values: list[Tensor]) -> Tensor:
             room[tuple(slice(size) for size in value.shape)] = value
         values = grown
     return torch.cat(values)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleBatch:
+    """Some samples, and their places among all."""
+
+    rows: tuple[int, ...]
+    samples: tuple[Sample, ...]
+
+
+def batches(samples: Sequence[Sample], size: int, answer_lengths: Sequence[int]) -> list[SampleBatch]:
+    """Cut samples into batches by length of the answer, then picture area (which orders visual tokens), then question.
+
+    The cut depends on the samples only, not on their order, so neither does anything that is computed from it.
+    """
+    if size < 1:
+        raise InvalidInputError(f"batch_size={size} was given. Give 1 or more.")
+    if not samples:
+        raise InvalidInputError("No samples were given. An evaluation needs at least one.")
+    ids = [sample.id for sample in samples]
+    if len(set(ids)) != len(ids):
+        twice = next(key for key in ids if ids.count(key) > 1)
+        raise InvalidInputError(f"The sample {twice!r} is there twice. Every sample needs an id of its own.")
+    keys = [(length, s.area, len(s.question), s.id) for s, length in zip(samples, answer_lengths, strict=True)]
+    order = sorted(range(len(samples)), key=keys.__getitem__)
+    parts = [order[start : start + size] for start in range(0, len(order), size)]
+    return [SampleBatch(tuple(part), tuple(samples[row] for row in part)) for part in parts]
+
+
+def answer_limits(
+    model: Any, processor: Any, samples: Sequence[Sample], given: int | None
+) -> tuple[list[int], list[int]]:
+    """How many tokens each sample's answer may have, and by which length samples are best put together.
+
+    The limit is what was given, or the sample's own (a benchmark's row has one), or what the longest reference takes.
+    """
+    own: list[int | None] = [sample.max_new_tokens for sample in samples]
+    references = [
+        len(_answer_tokens(model, processor, conversation(sample), sample.answer)) if limit is None else 0
+        for sample, limit in zip(samples, own, strict=True)
+    ]
+    longest = max(references, default=1)
+    limits = [given or limit or longest for limit in own]
+    return limits, [limit or length for limit, length in zip(own, references, strict=True)]

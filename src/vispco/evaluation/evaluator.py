@@ -1,4 +1,4 @@
-"""`TaskEvaluator`: schedule in, accuracy and cost out, on `generate()` of the unmodified model under a pruner."""
+"""`TaskEvaluator`: schedule in, accuracy and cost out, on `generate()` of the unmodified model under a pruner; `evaluate`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import torch
 from vispco import cost
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.data.files.samples import SampleSet
-from vispco.evaluation.batches import SampleBatch, answer_limits, batches
+from vispco.evaluation.caches import PrefixCache
 from vispco.evaluation.candidate import Candidate, CandidateRun
-from vispco.evaluation.encoded import Encoded, end_tokens, pad_token, read
+from vispco.evaluation.encoded import Encoded, SampleBatch, answer_limits, batches, end_tokens, pad_token, read
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.kl_meter import Reference, answer_logits
-from vispco.evaluation.prefix_cache import PrefixCache
 from vispco.evaluation.tally import Tally, TowerFlops, mean
 from vispco.families import family_of
 from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ Progress = Callable[[int, int], None]
 """(samples done, samples in all), counted once for each candidate."""
 
 
-def task_score(sample: Sample, prediction: str) -> float:
-    """The metric of the sample's own task."""
+def _task_score(sample: Sample, prediction: str) -> float:
     return sample.score(prediction)
 
 
@@ -56,7 +55,7 @@ class EvaluatorOptions:
     batch_size: int = 64
     max_new_tokens: int | None = None
     costs: Sequence[str] = ("exact", "paper")
-    score: Callable[[Sample, str], float] = task_score
+    score: Callable[[Sample, str], float] = _task_score
     kl: bool = False
     direction: Direction = "pruned||full"
     share: int = 0
@@ -241,10 +240,12 @@ class TaskEvaluator:
     ) -> list[float]:
         self._answer_itself(batch)
         encoded, key = self.store.encode(batch.samples, answers=True), ("answer", number)
-        if not self.reference.knows(encoded):
+        if not self.reference.has(encoded):
             record = self.prefixes.wanted(key, hold=hold)
             with self.prefixes.recording(key, self.model, run.chain) if record else nullcontext():
-                self.reference.learn(self._whole_encoded(batch, encoded))
+                # the reference sees whole pictures
+                whole = encoded if self.whole is None else self.whole.store.encode(batch.samples, answers=True)
+                self.reference.compute(whole)
 
         def forward() -> torch.Tensor:
             own = encoded if run.cut is None else self.store.encode(batch.samples, answers=True, cut=run.cut)
@@ -254,10 +255,6 @@ class TaskEvaluator:
         logits = self._run(run, batch, encoded, key, forward, hold=hold)
         found: list[float] = self.reference.kl(logits, encoded, direction).tolist()
         return found
-
-    def _whole_encoded(self, batch: SampleBatch, encoded: Encoded) -> Encoded:
-        """The same batch with whole pictures, for the reference."""
-        return encoded if self.whole is None else self.whole.store.encode(batch.samples, answers=True)
 
     def _run(
         self,
@@ -291,3 +288,44 @@ class TaskEvaluator:
             before = sum(len(batch.rows) for batch in self.batches[:number])
             here = len(self.batches[number].rows)
             self.progress(before * runs + here * (place + 1), len(self.samples) * runs)
+
+
+def evaluate(
+    model: Any,
+    processor: Any,
+    samples: Sequence[Sample],
+    *,
+    pruner: Pruner | None = None,
+    kl: bool = False,
+    details: bool = False,
+    max_new_tokens: int | None = None,
+    batch_size: int = 32,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Answer every sample by greedy decoding; return accuracy by task, and mean FLOPs by each cost.
+
+    model, processor: as `vispco.load` returns them.
+    samples: what is asked, such as `vispco.data.dataset("test")`.
+    pruner: how the model is pruned; None for the unpruned model.
+    kl: also measure the KL divergence of the answers from those of the unpruned model.
+    details: keep every prediction, in `Evaluation.details["predictions"]`.
+    max_new_tokens: of each answer; default: what its benchmark allows, or the length of the longest reference answer.
+    progress: called with (samples done, all samples).
+
+    To compare many pruners on the same samples, make one `TaskEvaluator`: it encodes pictures once.
+    """
+    if pruner is not None and not isinstance(pruner, Pruner):
+        raise InvalidInputError(
+            f"pruner={pruner!r} was given. Give a Pruner, such as Pruner('fastv', schedule), or None for the unpruned model."
+        )
+    evaluator = TaskEvaluator(
+        model,
+        processor,
+        samples,
+        kl=kl,
+        details=details,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    return evaluator(pruner)

@@ -13,21 +13,20 @@ from vispco.core.errors import InvalidInputError
 from vispco.engine.tower_cut import RECORD as CUT_RECORD
 from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import RECORD, TokenVision, encode_pictures
+from vispco.evaluation.caches import GIB, TensorCache
 from vispco.evaluation.encoded import VIDEOS, Encoded, Prompt, collate, read
-from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.families import family_of
 from vispco.scorers.base import VisionNeeds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from vispco.data.sample import Sample
 
-VISION = "vision."  # how the names of what was kept of the tower begin
-CUT = "cut."  # how the names of the record of a cut tower begin
+VISION = "vision."  # prefix of what scorers read of the vision tower
+CUT = "cut."  # prefix of the record of a cut tower
 DEEPSTACK = "deepstack"  # name of what is added after the first layers [levels, tokens, D]
-PIXELS = "pixel_"  # how the names of what only the vision tower reads begin
+PIXELS = "pixel_"  # prefix of inputs that only the vision tower reads
 
 
 class FeatureStore:
@@ -35,13 +34,13 @@ class FeatureStore:
 
     A sample is known by its `id`: use one store for one set of pictures and one model. `note` says why features are
     not kept, for models whose transformers class cannot take them; their batches carry pixels, and all else holds.
-    memory, folder: see `TensorCache`.
+    memory: see `TensorCache`.
     """
 
-    def __init__(self, model: Any, processor: Any, *, memory: int = 2 * GIB, folder: str | Path | None = None) -> None:
+    def __init__(self, model: Any, processor: Any, *, memory: int = 2 * GIB) -> None:
         self.model, self.processor = model, processor
         self.base = family_of(model).base(model)
-        self.cache = TensorCache(memory, folder)
+        self.cache = TensorCache(memory)
         self.note = _refusal(model, self.base)
         self.vision = VisionNeeds()
         self._recorded_needs: dict[str, VisionNeeds] = {}  # what was kept of the tower, by sample
@@ -64,16 +63,6 @@ class FeatureStore:
         if self.note is None:
             batch.inputs["mm_encoder_outputs"] = self._joined(entries)
         return batch
-
-    def batch(self, samples: Sequence[Sample]) -> dict[str, BaseModelOutputWithPooling]:
-        """The `mm_encoder_outputs` of a batch."""
-        if self.note is not None:
-            raise InvalidInputError(f"{self.note} Use encode(samples), whose batches carry pixel_values.")
-        return self._joined(self._entries(samples))
-
-    def prompt(self, sample: Sample) -> Prompt:
-        """One sample before padding, its features computed if they were not."""
-        return _prompt(self._entries([sample])[0])
 
     def answered(self, samples: Sequence[Sample], answers: Sequence[Tensor]) -> None:
         """Give samples answers of tokens [A], their end token included, in place of a reference that they lack."""

@@ -1,4 +1,4 @@
-"""`Frontier`: evaluated schedules, those that nothing beats, hypervolume, and distances between such sets.
+"""`Frontier`: evaluated schedules, those that nothing beats, and hypervolume.
 
 Less cost is better, more accuracy is better. `tests/evaluation/frontier` holds the measures against moocore.
 """
@@ -64,7 +64,7 @@ class Axis:
 _Values = NDArray[np.float64]  # [n, 2]: cost, accuracy
 
 
-def nondominated(values: _Values) -> NDArray[np.bool_]:  # [n, 2] -> [n]
+def _nondominated(values: _Values) -> NDArray[np.bool_]:  # [n, 2] -> [n]
     """Which points no other point beats: as good in both and better in one. Equal points all stay."""
     order = np.lexsort((-values[:, 1], values[:, 0]))
     cost, accuracy = values[order].T
@@ -86,23 +86,6 @@ def hypervolume(values: _Values, reference: tuple[float, float]) -> float:
             area += (worst_cost - cost) * (accuracy - floor)
             floor = accuracy
     return float(area)
-
-
-def igd_plus(values: _Values, reference: _Values) -> float:
-    """IGD+: how far, on average, each reference point is from being matched (only what is worse counts)."""
-    shortfall = _shortfall(values, reference)
-    return float(np.sqrt((np.maximum(shortfall, 0.0) ** 2).sum(axis=-1)).min(axis=1).mean())
-
-
-def additive_epsilon(values: _Values, reference: _Values) -> float:
-    """The least ε which, given to every point in both directions, makes them match the whole reference."""
-    return float(_shortfall(values, reference).max(axis=-1).min(axis=1).max())
-
-
-def _shortfall(values: _Values, reference: _Values) -> _Values:
-    """How much worse each point is than each reference point: [n, 2], [m, 2] -> [m, n, 2]."""
-    gap: _Values = (values[None, :, :] - reference[:, None, :]) * np.array([1.0, -1.0])
-    return gap
 
 
 @dataclass(frozen=True)
@@ -200,7 +183,7 @@ class Frontier:
         unique = {point.key: point for point in points}
         ranked = sorted(unique.items(), key=lambda item: (self.cost(item[1]), -item[1].accuracy, item[0]))
         self.points: tuple[Point, ...] = tuple(point for _, point in ranked)
-        optimal = nondominated(self.values)
+        optimal = _nondominated(self.values)
         self.front: tuple[Point, ...] = tuple(p for p, good in zip(self.points, optimal, strict=True) if good)
 
     def cost(self, point: Point) -> float:
@@ -261,16 +244,6 @@ class Frontier:
             raise InvalidInputError("The other frontier dominates no area, so there is no ratio to it.")
         return self.hypervolume(reference) / whole
 
-    def igd_plus(self, other: Frontier) -> float:
-        """The mean distance by which this frontier falls short of `other`'s front; 0 where it covers it."""
-        mine, theirs = self._comparable(other)
-        return igd_plus(mine, theirs) if len(mine) else math.inf
-
-    def additive_epsilon(self, other: Frontier) -> float:
-        """The least ε to be given to each point to match `other`'s front; negative where this one is better."""
-        mine, theirs = self._comparable(other)
-        return additive_epsilon(mine, theirs) if len(mine) else math.inf
-
     def to_dict(self) -> dict[str, Any]:
         return {"axis": str(self.axis), "points": [point.to_dict() for point in self]}
 
@@ -294,17 +267,6 @@ class Frontier:
             return cls.from_dict(data)
         except (KeyError, TypeError) as error:
             raise InvalidInputError(f"A point of {path} lacks what a point needs: {error}.") from error
-
-    def _comparable(self, other: Frontier) -> tuple[_Values, _Values]:
-        """Both fronts as [n, 2]; a cost that is no fraction is divided by `other`'s dearest, to weigh as accuracy."""
-        theirs = other.on(self.axis)
-        if not theirs.front:
-            raise InvalidInputError("The other frontier has no points, so there is no distance to it.")
-        scale = 1.0 if self.axis.unit == "fraction" else max(theirs.cost(p) for p in theirs.front) or 1.0
-        mine, target = (
-            np.array([(f.cost(p) / scale, p.accuracy) for p in f.front]).reshape(-1, 2) for f in (self, theirs)
-        )
-        return mine, target
 
 
 @dataclass(frozen=True)

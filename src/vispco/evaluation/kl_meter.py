@@ -1,10 +1,10 @@
-"""How far a pruned model's answers are from the unpruned model's. The search and the evaluator share it.
+"""KL divergence of a pruned model's answers from those of the unpruned model, for the search and the evaluator.
 
-`answer_logits` is teacher forcing: one forward pass, pruned or not. `KlMeter` compares two of them. `Reference` keeps what
-the unpruned model says, so that it is computed once and compared with every schedule.
+`answer_logits` is teacher forcing: one forward pass, pruned or not. `KlMeter` compares two of them. `Reference` keeps the
+log-probabilities of the unpruned model, so that they are computed once and compared with every schedule.
 
-Of a large vocabulary, what the unpruned model says is kept as its `TOP_TOKENS` likeliest tokens and the mass of the rest, which
-counts as one token: 4 KB an answer token in place of 600. So the KL is never above the exact one, and below it by the KL
+Of a large vocabulary, the `TOP_TOKENS` likeliest tokens are kept and the probability of all others together, which counts
+as one token: 4 KB an answer token in place of 600. So the KL is never above the exact one, and below it by the KL
 inside the rest, times its mass.
 """
 
@@ -18,11 +18,9 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.engine import answers_at
-from vispco.evaluation.tensor_cache import GIB, TensorCache
+from vispco.evaluation.caches import GIB, TensorCache
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from vispco.evaluation.encoded import Encoded
 
 Direction = Literal["pruned||full", "full||pruned"]
@@ -59,7 +57,7 @@ class KlMeter:
 
     @torch.no_grad()
     def teacher(self, model: Any, encoded: Encoded) -> Tensor:
-        """What the unpruned model says at the answers, see `top_log_probabilities`: [B, A, T]. No pruner may be on it."""
+        """Log-probabilities of the unpruned model at the answers, see `top_log_probabilities`: [B, A, T]. No pruner may be on it."""
         return torch.stack([top_log_probabilities(log_probabilities(row)) for row in answer_logits(model, encoded)])
 
     def __call__(self, pruned_logits: Tensor, teacher: Tensor, mask: Tensor) -> Tensor:
@@ -104,16 +102,16 @@ def log_probabilities(logits: Tensor) -> Tensor:
 
 
 class Reference:
-    """Teacher-forced log-probabilities of the full model by sample. memory, folder: see `TensorCache`."""
+    """Teacher-forced log-probabilities of the full model by sample. memory: see `TensorCache`."""
 
-    def __init__(self, model: Any, *, memory: int = GIB, folder: str | Path | None = None) -> None:
+    def __init__(self, model: Any, *, memory: int = GIB) -> None:
         self.model = model
-        self.cache = TensorCache(memory, folder)
+        self.cache = TensorCache(memory)
 
-    def knows(self, encoded: Encoded) -> bool:
+    def has(self, encoded: Encoded) -> bool:
         return all(key in self.cache for key in encoded.ids)
 
-    def learn(self, encoded: Encoded) -> None:
+    def compute(self, encoded: Encoded) -> None:
         """Run the unpruned model on a batch with answers. No pruner may be on it."""
         found = KlMeter().teacher(self.model, encoded).cpu()
         for key, row, length in zip(encoded.ids, found, encoded.answer_lengths, strict=True):
@@ -121,8 +119,8 @@ class Reference:
 
     def log_probs(self, encoded: Encoded) -> Tensor:
         """[B, A, T], zeros before a shorter answer begins; computed now where they are not known yet."""
-        if not self.knows(encoded):
-            self.learn(encoded)
+        if not self.has(encoded):
+            self.compute(encoded)
         rows = [self.cache.get(key)["logp"] for key in encoded.ids]
         out = rows[0].new_zeros(len(rows), max(encoded.answer_lengths), rows[0].shape[-1])
         for room, row in zip(out, rows, strict=True):

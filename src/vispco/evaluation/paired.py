@@ -58,7 +58,7 @@ class PairedDifference:
         return {**asdict(self), "within_noise": self.within_noise}
 
 
-def mcnemar(better: int, worse: int) -> float:
+def _mcnemar(better: int, worse: int) -> float:
     """The exact two-sided p-value of so many discordant pairs, each a fair coin if both candidates are alike."""
     pairs = better + worse
     tail = sum(math.comb(pairs, k) for k in range(min(better, worse) + 1))
@@ -85,4 +85,4 @@ def paired_difference(scores: Scores, against: Scores, *, draws: int = DRAWS, se
     right, others = (np.concatenate(list(each.values())) >= RIGHT for each in (own, other))
     better, worse = int((right & ~others).sum()), int((others & ~right).sum())
     difference = float(np.mean(means))
-    return PairedDifference(difference, float(low), float(high), better, worse, len(right), mcnemar(better, worse))
+    return PairedDifference(difference, float(low), float(high), better, worse, len(right), _mcnemar(better, worse))

@@ -1,4 +1,4 @@
-"""What one evaluation of one pruning schedule found: plain data, JSON-able, with nothing of a model in it."""
+"""`Evaluation`: accuracy, FLOPs and KL of one schedule, as plain data that JSON can hold."""
 
 from __future__ import annotations
 

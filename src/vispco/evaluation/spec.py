@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from vispco.metrics import AskSettings
 
 SAMPLE_BYTES = 1 << 20
-# change how fast, where, or how much is reported, not what is found
-# no synthetic task has them
+# fields that say nothing about synthetic tasks
 FILES_ONLY = ("files", "encoding", "max_side", "protocol", "metrics", "min_pixels", "max_pixels")
+# fields that change how fast or where it runs, or how much is reported, but no result
 SPEED_ONLY = ("batch_size", "share", "details", "model")
 
 

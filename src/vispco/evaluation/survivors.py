@@ -19,15 +19,14 @@ QUALITY = 82  # of its WebP
 def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
     """The place in the grid of each visual token of the first picture or frame, [V'], and the grid's rows and columns."""
     layout = family_of(model).layout(model, encoded.inputs)
-    coordinates = layout.coordinates
-    if coordinates is None:
+    cells = layout.cell_at
+    if cells is None:
         raise InvalidInputError(
             f"The token grid of {type(model).__name__} is not known, so survivors cannot be drawn on the picture."
         )
-    _, row, column = coordinates[0].cpu().unbind(-1)
-    first = (layout.picture_index[0] == 0).cpu()
-    rows, columns = int(row[first].max()) + 1, int(column[first].max()) + 1
-    return row[first] * columns + column[first], rows, columns
+    _, row, column = cells[0, layout.picture_at[0] == 0].T
+    rows, columns = int(row.max()) + 1, int(column.max()) + 1
+    return torch.from_numpy(row * columns + column), rows, columns
 
 
 def layers_of_tokens(survivors: list[Tensor]) -> Tensor:

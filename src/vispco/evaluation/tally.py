@@ -1,4 +1,4 @@
-"""What the batches of one evaluation add up to: scores by task, FLOPs by cost model, KL, time."""
+"""`Tally`: scores by task, FLOPs by cost model, KL and time, added up over the batches of one evaluation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Score = Callable[[Sample, str], float]
 
 
-PREFILL = "prefill"  # the account of the whole prefill: vision tower, projector and language model, beside the costs of the latter
+PREFILL = "prefill"  # FLOPs of vision tower, projector and language model; the costs are of the language model alone
 BRIEF = 3  # skipped items that are named in a result without details: a sweep has hundreds of results
 
 
@@ -91,7 +91,7 @@ class Tally:
         if scores or details:
             places = {sample.id: sample.task for sample in samples}
             extra["scores"] = {task: [self.score_of[i] for i in sorted(places) if places[i] == task] for task in order}
-        extra["spending"] = {name: spending(values) for name, values in self.fractions.items()}
+        extra["spending"] = {name: _spending(values) for name, values in self.fractions.items()}
         if left_out:
             extra["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}
         figures = samples.figures(self.score_of)
@@ -112,7 +112,7 @@ def _skip_entry(report: SkipReport, *, details: bool) -> dict[str, Any]:
     return entry if details else {**entry, "listed": entry["listed"][:BRIEF]}
 
 
-def spending(fractions: Sequence[float]) -> dict[str, float]:
+def _spending(fractions: Sequence[float]) -> dict[str, float]:
     """How samples spend, as fractions of their unpruned cost: the mean, the 95th percentile, and the dearest sample."""
     ordered = sorted(fractions)
     return {"mean": mean(ordered), "p95": ordered[math.ceil(0.95 * len(ordered)) - 1], "worst": ordered[-1]}

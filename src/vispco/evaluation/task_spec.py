@@ -61,7 +61,7 @@ class TaskSpec:
 
     def spec(self) -> dict[str, Any]:
         """Fields of an `EvaluatorSpec`. A file that is not there is refused now, before a model is loaded."""
-        from vispco.data.files.limits import InputLimits  # noqa: PLC0415
+        from vispco.data.files.record import InputLimits  # noqa: PLC0415
 
         InputLimits(self.allow_outside, self.max_image_bytes, self.max_text, self.max_line).use()
         files, metrics = self._files()

@@ -1,7 +1,6 @@
 """Family: where a model's parts are and how its visual tokens are found. No pruning here."""
 
 import functools
-import sys
 from collections.abc import Mapping
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -15,13 +14,13 @@ from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
 
 ImageSizes = tuple[tuple[int, int, int], ...]
-_ATTENTION_TABLE = "ALL_ATTENTION_FUNCTIONS"  # in the files of models that look their attention function up
 _INNER_NAMES = ("model", "decoder", "transformer")
 """Modules in which wrappers of a language model keep it."""
 MIXING_KINDS = ("linear_attention", "conv", "mamba", "recurrent", "hybrid", "hybrid_sliding")
 """Kinds of layers in which neighbouring tokens meet outside of attention."""
 ALONE_KINDS = ("moe", "mlp")
 """Kinds of layers in which tokens do not meet."""
+WITHOUT_ATTENTION = MIXING_KINDS[:4] + ALONE_KINDS
 
 
 class Family:
@@ -94,10 +93,6 @@ class Family:
 
     def attention(self, layer: nn.Module) -> nn.Module:
         return self._part(layer, *self.attention_names)
-
-    def attention_of(self, layer: nn.Module, kind: str) -> nn.Module | None:
-        """The attention module of a layer of some kind; None where that kind has no attention."""
-        return None if kind in MIXING_KINDS[:4] + ALONE_KINDS else self.attention(layer)
 
     def key_sources(self, model: nn.Module) -> dict[int, int]:  # noqa: ARG002
         """{layer: the earlier layer whose keys and values it uses}, where layers share them."""
@@ -248,18 +243,6 @@ class Family:
                     "or mm_encoder_outputs."
                 )
         return int(batch), int(length)
-
-    def check_attention(self, model: nn.Module) -> None:
-        """Say before anything runs that attention cannot be read."""
-        for layer, kind in zip(self.layers(model), self.layer_kinds(model), strict=True):
-            module = self.attention_of(layer, kind)
-            if module is None:
-                continue
-            if not hasattr(module, "config") or not hasattr(sys.modules[type(module).__module__], _ATTENTION_TABLE):
-                raise UnsupportedModelError(
-                    f"{type(module).__name__} does not run attention through transformers' attention functions, so its "
-                    "attention cannot be read. Use a scorer without attention (e.g. 'random'), or add a model family."
-                )
 
     def tower_shape(self, model: nn.Module) -> TowerShape:
         """The sizes of the vision tower and the projector; a tower that is not described is refused in a sentence."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vispco.families.family import Family, ImageSizes
-from vispco.families.tower_family import TowerFamily, square
+from vispco.families.tower_family import TowerFamily, square_pictures
 
 
 class Gemma3(TowerFamily):
@@ -23,9 +23,7 @@ class Gemma3(TowerFamily):
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         config: Any = self.base(model).config
-        grid = square(config.mm_tokens_per_image)
-        number = self.num_pictures(inputs, config.mm_tokens_per_image)
-        return None if number is None or grid is None else (grid,) * number
+        return square_pictures(self, inputs, config.mm_tokens_per_image)
 
     def pool_patches(self, model: nn.Module, values: Tensor, call: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
         config: Any = self.base(model).config
@@ -36,7 +34,7 @@ class Gemma3(TowerFamily):
 
 
 class SharedKeys(Family):
-    """A layer that shares takes the keys of the last layer of its kind that makes some."""
+    """Gemma3n and Gemma4: a layer without keys of its own uses those of the last layer of its kind that has some."""
 
     model_types = ("gemma3n", "gemma4", "gemma4_unified")
 

@@ -1,4 +1,4 @@
-"""LLaVA-1.5: one fixed square of patches for each image."""
+"""LLaVA-1.5 and its kin, InternVL, Idefics3 and SmolVLM: pictures as squares of a fixed size, one or several of them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from vispco.core.indexing import runs_of
 from vispco.core.layout import TokenLayout
 from vispco.core.pixels import shrunk_side
 from vispco.families.family import Family, ImageSizes
-from vispco.families.tower_family import TowerFamily, square
+from vispco.families.tower_family import TowerFamily, square_pictures
 
 
 class Llava(TowerFamily):
@@ -49,7 +49,7 @@ class LlavaVariants(Family):
     model_types = ("llava_next", "llava_onevision", "llava_next_video")
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
-        """Of videos alone, read off the runs of their placeholders. A newline at the end of a video is a cell of its own."""
+        """Sizes of videos alone, from the runs of their placeholders. A newline at the end of a video is a cell of its own."""
         config: Any = self.base(model).config
         ids, video = inputs.get("input_ids"), getattr(config, "video_token_id", None)
         if ids is None or video is None or bool((ids == config.image_token_id).any()):
@@ -73,12 +73,17 @@ class InternVL(Family):
 
     def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         config: Any = self.base(model).config
-        grid = square(config.image_seq_length)
-        number = self.num_pictures(inputs, config.image_seq_length)
-        return None if number is None or grid is None else (grid,) * number
+        return square_pictures(self, inputs, config.image_seq_length)
 
 
 class Idefics(Family):
-    """Idefics3 and SmolVLM: the language model is called `text_model`."""
+    """Idefics3 and SmolVLM: tiles of a fixed square each, after pixel shuffle. The language model is called `text_model`."""
 
     model_types = ("idefics3", "smolvlm")
+
+    def image_sizes(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
+        """Sizes from runs of placeholders, each a tile between marks: empty tiles come with the pixels, too."""
+        config: Any = self.base(model).config
+        side = config.vision_config.image_size // config.vision_config.patch_size // config.scale_factor
+        runs = runs_of(self.find_visual(model, inputs).cpu().numpy())
+        return ((1, side, side),) * len(runs) if all(end - start == side * side for _, start, end in runs) else None

@@ -11,7 +11,7 @@ from vispco.families.family import Family
 
 
 class Granite4Vision(Family):
-    """The image positions start at zero; everything that they are comes from the injections."""
+    """Granite 4 Vision: visual tokens enter as zeros, and all of their features are added between the first layers."""
 
     model_types = ("granite4_vision",)
     injection_inputs = ("vision_mask", "deepstack_features")
@@ -22,7 +22,7 @@ class Granite4Vision(Family):
 
 
 class Kosmos(Family):
-    """No placeholder is named in the config; pictures are optional inputs of every step."""
+    """Kosmos-2 and 2.5: the config names no placeholder, and a mask among the inputs says where pictures are."""
 
     model_types = ("kosmos-2", "kosmos-2.5")
     text_model_names = ("text_model",)
@@ -51,7 +51,7 @@ class Kosmos(Family):
 
 
 class Llama4(Family):
-    """That scale counts the tokens that a layer is handed, so it is exact as long as it has not begun to grow."""
+    """Llama 4: some layers scale queries by their place among the tokens that they are handed, from a certain length on."""
 
     model_types = ("llama4",)
 

@@ -1,10 +1,11 @@
-"""`TowerFamily`: families whose vision tower is a row of encoder layers, and the grid of a square picture."""
+"""`TowerFamily`: families whose vision tower is a row of encoder layers, and the grids of square pictures."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
-from vispco.families.family import Family
+from vispco.families.family import Family, ImageSizes
 
 
 class TowerFamily(Family):
@@ -26,7 +27,7 @@ class TowerFamily(Family):
         return blocks[: max(index if index >= 0 else len(blocks) + 1 + index for index in read)]
 
 
-def square(tokens: int) -> tuple[int, int, int] | None:
-    """The grid of a square picture by its number of tokens; None if that is not a square number."""
-    side = round(tokens**0.5)
-    return (1, side, side) if side * side == tokens else None
+def square_pictures(family: Family, inputs: Mapping[str, Any], tokens: int) -> ImageSizes | None:
+    """The grids of square pictures of `tokens` tokens each; None if that is no square number, or their number is not known."""
+    side, number = round(tokens**0.5), family.num_pictures(inputs, tokens)
+    return None if number is None or side * side != tokens else ((1, side, side),) * number

@@ -2,13 +2,7 @@
 
 from vispco.metrics import multiple_choice, relaxed, vqa  # noqa: F401 - they register their metrics
 from vispco.metrics.benchmark import BENCHMARKS, Benchmark, benchmark, find, parse_tasks
-from vispco.metrics.benchmark_samples import (
-    BenchmarkSample,
-    BenchmarkSet,
-    EvaluationSet,
-    read_benchmarks,
-    write_predictions,
-)
+from vispco.metrics.benchmark_samples import BenchmarkSample, BenchmarkSet, read_benchmarks, write_predictions
 from vispco.metrics.metric import METRICS
 from vispco.metrics.protocols import PROTOCOLS, AskSettings, EvaluationProtocol, protocol
 
@@ -21,7 +15,6 @@ __all__ = [
     "BenchmarkSample",
     "BenchmarkSet",
     "EvaluationProtocol",
-    "EvaluationSet",
     "benchmark",
     "find",
     "parse_tasks",

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,41 +15,13 @@ from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
-from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import within_pixels
-from vispco.data.files.record import Record, Records, Skipped, SkipReport
+from vispco.data.files.record import MAX_SIDE, Record, SkipReport
 from vispco.data.files.samples import SampleSet, context_length, decoded, open_data, refusal
 from vispco.data.files.sampling import draw, draw_groups
 from vispco.data.sample import History, Sample
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
-
-
-class EvaluationSet(Records):
-    """The rows of `file` with the prompt of benchmark `name`; `score(prediction, record)` is in [0, 1].
-
-    file: anything that `open_data` reads. name: a registered benchmark, or any name for questions of one's own.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        file: str | Path,
-        images: str | Path | None = None,
-        *,
-        encoding: str = "utf-8",
-        max_side: int = MAX_SIDE,
-    ) -> None:
-        self.benchmark = benchmark(name, own=True)
-        self.reader = open_data(file, images, task=self.benchmark.name, encoding=encoding, max_side=max_side)
-        super().__init__(file, task=self.benchmark.name, max_side=max_side)
-
-    def _read(self) -> Iterator[Record | Skipped]:
-        for entry in self.reader._read():  # noqa: SLF001  the same class
-            yield entry if isinstance(entry, Skipped) else replace(entry, prompt=self.benchmark.prompt(entry))
-
-    def score(self, prediction: str, record: Record) -> float:
-        return self.benchmark.score(prediction, record)
 
 
 @dataclass(frozen=True)
@@ -88,14 +60,6 @@ class BenchmarkSample:
     @property
     def references(self) -> tuple[str, ...]:
         return self.record.references
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return self.record.options
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        return self.record.meta
 
     @property
     def max_new_tokens(self) -> int:
@@ -191,6 +155,9 @@ class BenchmarkSet(SampleSet[BenchmarkSample]):
                 )
 
 
+_AS_PUBLISHED = AskSettings()
+
+
 def read_benchmarks(
     files: Mapping[str, str | Path],
     *,
@@ -199,27 +166,26 @@ def read_benchmarks(
     seed: int = 0,
     encoding: str = "utf-8",
     max_side: int | None = None,
-    max_new_tokens: int | None = None,
-    settings: AskSettings | None = None,
+    settings: AskSettings = _AS_PUBLISHED,
 ) -> BenchmarkSet:
     """The questions of each benchmark's file; with `limit`, at most that number of each, drawn by the seed.
 
     Rows that are scored together (MME's pairs, MMBench's rotations) are drawn together. Every picture is decoded once, to
     know its size and that it is whole, and forgotten. settings: how they are asked and scored.
     """
-    settings = settings or AskSettings(max_new_tokens=max_new_tokens)
     items: list[BenchmarkSample] = []
     reports: dict[str, SkipReport] = {}
     for name, file in files.items():
-        table = EvaluationSet(name, file, images, encoding=encoding, max_side=max_side or MAX_SIDE)
-        group = table.benchmark.group
-        chosen = draw(table, limit, seed) if group is None else draw_groups(table, group, limit, seed)
+        entry = benchmark(name, own=True)
+        records = open_data(file, images, task=entry.name, encoding=encoding, max_side=max_side or MAX_SIDE)
+        asked = (replace(record, prompt=entry.prompt(record)) for record in records)
+        chosen = draw(asked, limit, seed) if entry.group is None else draw_groups(asked, entry.group, limit, seed)
         for record in chosen:
-            pictures = decoded(record, table.report)
+            pictures = decoded(record, records.report)
             if pictures is not None:
                 sizes = tuple(picture.size for picture in pictures)
-                items.append(BenchmarkSample(record, table.benchmark, sizes, settings))
-        reports[table.benchmark.name] = table.report
+                items.append(BenchmarkSample(record, entry, sizes, settings))
+        reports[entry.name] = records.report
     found = BenchmarkSet(items, reports)
     found._require(items)  # noqa: SLF001  the same class
     return found

@@ -9,7 +9,7 @@ punctuation, means it whatever follows. Otherwise exactly one of the two must oc
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from vispco.core.registry import Registry
@@ -42,43 +42,35 @@ _WORD = re.compile(r"[^\W_]+(?:[.,'’][^\W_]+)*")
 
 
 @METRICS.register(name="exact")
-def exact(prediction: str, item: Item) -> float:
+def _exact(prediction: str, item: Item) -> float:
     """Whether the prediction is one of the accepted answers; case, spacing and a closing full stop do not matter."""
     given, *accepted = (" ".join(text.casefold().split()).removesuffix(".") for text in (prediction, *item.references))
     return float(bool(given) and given in accepted)
 
 
 @METRICS.register(name="answer")
-def answer(prediction: str, item: Item) -> float:
+def _answer(prediction: str, item: Item) -> float:
     """By `option` where there are options; else right if an accepted answer stands in the prediction in whole words."""
     if item.options:
         return METRICS.get("option")(prediction, item)
     given, *accepted = (" ".join(_WORD.findall(text.casefold())) for text in (prediction, *item.references))
     stands = any(f" {text} " in f" {given} " for text in accepted if text)
-    return float(stands or exact(prediction, item))
+    return float(stands or _exact(prediction, item))
 
 
 FORMULA = "handwritten mathematical expression recognition"
 
 
-def contains_answer(prediction: str, answers: Sequence[str], *, formula: bool = False) -> float:
-    """1.0 if any answer is part of the prediction; an empty answer is part of nothing."""
-    given, *accepted = (_squeeze(text, formula=formula) for text in (prediction, *answers))
-    return float(any(answer in given for answer in accepted if answer))
-
-
-def _squeeze(text: str, *, formula: bool) -> str:
-    """A text as it is compared: without spaces for a formula, else in lower case on one line."""
-    if formula:
-        return re.sub(r"\s", "", text)
-    return text.strip().replace("\n", " ").lower()
-
-
 @METRICS.register(name="contains")
-def containment(prediction: str, item: Item) -> float:
-    """The `contains` metric."""
+def _contains(prediction: str, item: Item) -> float:
+    """Whether any accepted answer is part of the prediction; an empty one is part of nothing."""
     category = str(item.meta.get("category") or item.meta.get("type", "")).strip().lower()
-    return contains_answer(prediction, item.references, formula=category == FORMULA)
+    texts = (prediction, *item.references)
+    if category == FORMULA:
+        given, *accepted = (re.sub(r"\s", "", text) for text in texts)
+    else:
+        given, *accepted = (text.strip().replace("\n", " ").lower() for text in texts)
+    return float(any(answer in given for answer in accepted if answer))
 
 
 FIRST = re.compile(r"\W*(yes|no)\b\s*(?:$|[.,;:!?)\]*\"'\n–—-])")
@@ -92,7 +84,7 @@ _IDLE = re.compile(
 )
 
 
-def extract_yes_no(prediction: str) -> str | None:
+def _extract_yes_no(prediction: str) -> str | None:
     """The answer of a prediction, "yes" or "no"; None where it says neither or both."""
     text = _IDLE.sub(" ", prediction.strip().lower())
     first = FIRST.match(text)
@@ -103,7 +95,7 @@ def extract_yes_no(prediction: str) -> str | None:
 
 
 @METRICS.register(name="yes-no")
-def yes_no(prediction: str, item: Item) -> float:
+def _yes_no(prediction: str, item: Item) -> float:
     """The `yes-no` metric."""
-    said = extract_yes_no(prediction)
-    return float(said is not None and any(extract_yes_no(answer) == said for answer in item.references))
+    said = _extract_yes_no(prediction)
+    return float(said is not None and any(_extract_yes_no(answer) == said for answer in item.references))

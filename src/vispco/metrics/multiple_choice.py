@@ -61,20 +61,20 @@ def _simplify(text: str) -> str:
     return " ".join(text.casefold().split()).strip("\"'“”‘’").removesuffix(".").strip()
 
 
-def known(letter: str | None, options: Mapping[str, str]) -> str | None:
+def _known(letter: str | None, options: Mapping[str, str]) -> str | None:
     return letter.upper() if letter and letter.upper() in options else None
 
 
-def alone(text: str, options: Mapping[str, str]) -> str | None:
+def _alone(text: str, options: Mapping[str, str]) -> str | None:
     """Nothing but the letter: "B", "(b)", "Option B."."""
     found = _ALONE.fullmatch(text)
-    return None if found is None else known(found.group(1), options)
+    return None if found is None else _known(found.group(1), options)
 
 
 def _leading(text: str, options: Mapping[str, str]) -> str | None:
     """A label and then anything but further labels: "B. a cat", "(B) a cat", "B, because ..."."""
     found = _LEADING.match(text)
-    letter = known(found.group(found.lastindex or 0), options) if found else None
+    letter = _known(found.group(found.lastindex or 0), options) if found else None
     if found is None or letter is None:
         return None
     first, _, rest = text.partition("\n")
@@ -93,7 +93,7 @@ def _concluded(text: str, options: Mapping[str, str]) -> str | None:
     found: list[tuple[int, str, bool]] = []
     for pattern in (_CONCLUDED, _CORRECT):
         for match in pattern.finditer(text):
-            letter = known(match.groupdict().get("boxed") or match["bare"], options)
+            letter = _known(match.groupdict().get("boxed") or match["bare"], options)
             before = _TURN.split(_SENTENCE.split(text[: match.start()])[-1])[-1]
             if letter and not _DENIED.search(before) and not _RETRACTED.match(text, match.end()):
                 found.append((match.start(), letter, _ALSO.match(text, match.end()) is not None))
@@ -110,7 +110,7 @@ def _concluded(text: str, options: Mapping[str, str]) -> str | None:
 def _mentioned(text: str, options: Mapping[str, str]) -> str | None:
     """Labels in prose, "(B)" or "option B": exactly one, in sentences that do not deny or doubt it."""
     found = [
-        (known(match["boxed"] or match["bare"], options), sentence)
+        (_known(match["boxed"] or match["bare"], options), sentence)
         for sentence in _SENTENCE.split(text)
         for match in _MENTION.finditer(sentence)
     ]
@@ -134,15 +134,15 @@ _REASON = re.compile(
 )
 
 
-def words(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     """Lower-case words and numbers without articles. An article that is all there is stays."""
     found = _WORD.findall(text.lower())
     return [word for word in found if word not in ("a", "an", "the")] or found
 
 
 def _same_words(text: str, options: Mapping[str, str]) -> list[str]:
-    given = words(text)
-    return [letter for letter, option in options.items() if given and words(option) == given]
+    given = _words(text)
+    return [letter for letter, option in options.items() if given and _words(option) == given]
 
 
 def _exact_text(text: str, options: Mapping[str, str]) -> str | None:
@@ -165,7 +165,7 @@ def _whole_text(text: str, options: Mapping[str, str]) -> str | None:
     found = _same_words(text, options) or [
         letter
         for letter, option in options.items()
-        if option.strip() and words(f"{letter} {option}") == words(text) and text.lstrip().startswith(letter)
+        if option.strip() and _words(f"{letter} {option}") == _words(text) and text.lstrip().startswith(letter)
     ]
     if not found:
         return None
@@ -191,7 +191,7 @@ def _opening_text(text: str, options: Mapping[str, str]) -> str | None:
     found = _same_words(clause.group(1), options) if clause else []
     if clause is None or len(found) != 1:
         return None
-    others = {letter for sentence in _SENTENCE.split(clause.group(2)) for letter in named(words(sentence), options)}
+    others = {letter for sentence in _SENTENCE.split(clause.group(2)) for letter in _named(_words(sentence), options)}
     return _UNDECIDED if others - {found[0]} and not _REASON.match(clause.group(2)) else found[0]
 
 
@@ -199,7 +199,7 @@ def _text_within(text: str, options: Mapping[str, str]) -> str | None:
     """The one option whose words stand in the prediction, in sentences that do not deny or doubt them."""
     found: dict[str, bool] = {}
     for sentence in _SENTENCE.split(text):
-        for letter in named(words(sentence), options):
+        for letter in _named(_words(sentence), options):
             found[letter] = found.get(letter, False) or _is_denied(sentence, options[letter])
     if not found:
         return None
@@ -212,7 +212,7 @@ def _is_denied(sentence: str, option: str) -> bool:
 
     "Without" and "no" deny what follows them, not what stands before: "a man without a hat" is a man.
     """
-    given, wanted = words(sentence), words(option)
+    given, wanted = _words(sentence), _words(option)
     size = len(wanted)
     start = next((n for n in range(len(given)) if given[n : n + size] == wanted), len(given))
     before, after = " ".join(given[:start]), " ".join(given[start + size :])
@@ -220,9 +220,9 @@ def _is_denied(sentence: str, option: str) -> bool:
     return _DENIED.search(before) is not None or _DENIED.search(rest) is not None
 
 
-def named(sentence: list[str], options: Mapping[str, str]) -> set[str]:
+def _named(sentence: list[str], options: Mapping[str, str]) -> set[str]:
     """Options that occur in a sentence, without those that are only part of a longer one: "dog" in "hot dog"."""
-    wanted = {letter: words(option) for letter, option in options.items() if option.strip()}
+    wanted = {letter: _words(option) for letter, option in options.items() if option.strip()}
     spans = [
         (start, start + len(option), letter)
         for letter, option in wanted.items()
@@ -244,7 +244,7 @@ _MARKS = "*`${}"
 
 # The surest first. The first rule that applies decides, even where it decides that no option was chosen.
 _RULES = (
-    alone,
+    _alone,
     _exact_text,
     _whole_text,
     _concluded,
@@ -265,7 +265,7 @@ def _strip_markup(prediction: str, options: Mapping[str, str]) -> str:
     return text.translate({ord(mark): " " for mark in _MARKS if mark not in texts}).strip()
 
 
-def extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
+def _extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
     """The letter that the prediction chooses, or None. `options` are the texts by letter."""
     text = _strip_markup(prediction, options)
     for rule in _RULES if text else ():
@@ -276,9 +276,9 @@ def extract_option(prediction: str, options: Mapping[str, str]) -> str | None:
 
 
 @METRICS.register(name="option")
-def options(prediction: str, item: Item) -> float:
+def _option(prediction: str, item: Item) -> float:
     """The `option` metric. The dataset may give the right option by its letter or by its text."""
-    chosen = extract_option(prediction, item.options)
+    chosen = _extract_option(prediction, item.options)
     letters = {answer.strip().upper() for answer in item.references} & set(item.options)
     texts = {letter for answer in item.references for letter in _same_words(answer, item.options)}
     return float(chosen is not None and chosen in (letters or texts))

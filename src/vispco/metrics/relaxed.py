@@ -9,7 +9,7 @@ sign to the axis. "3.5 million" is 3.5 or 3,500,000. Separators, units and curre
 a unit and they differ. Its scores cannot be compared with published ones.
 
 Where the gold answer is 0, there is no 5 % of it: the prediction must be 0. Years are numbers to both rules, so 2018 is
-right for 2019; `lenient_accuracy(..., exact_years=True)` asks for the year itself.
+right for 2019.
 """
 
 import re
@@ -28,17 +28,16 @@ _NUMBER = re.compile(
     r"(?P<digits>\d{1,3}(?:[, \u00a0]\d{3})+(?:\.\d+)?|\d+(?:\.\d*)?|\.\d+)(?P<power>e[-+]?\d{1,3})?"
     r"\s*(?P<unit>%|per ?cent|[a-z°/²³$€£¥]+)?(?:\s+(?P<second>[a-z]+))?"
 )
-_YEAR = re.compile(r"[12]\d{3}")
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class _Quantity:
     value: float
     scale: float  # what a % sign or the word million multiplies it by
     unit: str
 
 
-def parse_quantity(text: str) -> Quantity | None:
+def _parse_quantity(text: str) -> _Quantity | None:
     """A number with at most a scale and a unit; None for anything that says more than that."""
     found = _NUMBER.fullmatch(_simplify(text))
     if found is None:
@@ -53,7 +52,7 @@ def parse_quantity(text: str) -> Quantity | None:
     elif len(words) > 1:  # "12 red dogs" is a text, not a number
         return None
     unit = words[0].removesuffix("s") if words else (found["currency"] or "")
-    return Quantity(-value if negative else value, scale or 1.0, _UNITS.get(unit, unit))
+    return _Quantity(-value if negative else value, scale or 1.0, _UNITS.get(unit, unit))
 
 
 def _simplify(text: str) -> str:
@@ -69,7 +68,7 @@ def _plain_number(text: str) -> float | None:
         return None
 
 
-def relaxed_accuracy(prediction: str, answer: str) -> float:
+def _relaxed_accuracy(prediction: str, answer: str) -> float:
     """The official rule."""
     given = prediction.strip()
     left, right = _plain_number(given), _plain_number(answer)
@@ -78,18 +77,16 @@ def relaxed_accuracy(prediction: str, answer: str) -> float:
     return float(bool(given) and given.lower() == answer.lower())
 
 
-def lenient_accuracy(prediction: str, answer: str, *, exact_years: bool = False) -> float:
+def _lenient_accuracy(prediction: str, answer: str) -> float:
     """The rule that also reads quantities with separators, scales, units and currencies."""
     given, wanted = _simplify(prediction), _simplify(answer)
     if not given or not wanted:
         return 0.0
     if given == wanted:
         return 1.0
-    left, right = parse_quantity(prediction), parse_quantity(answer)
+    left, right = _parse_quantity(prediction), _parse_quantity(answer)
     if left is None or right is None or (left.unit and right.unit and left.unit != right.unit):
         return 0.0
-    if exact_years and _YEAR.fullmatch(wanted):
-        return float(left.value == right.value)
     if left.scale == right.scale:
         return float(_near(left.value, right.value))
     # One side has the sign or the word: the other may mean the number before it, or the number in full.
@@ -102,12 +99,12 @@ def _near(given: float, wanted: float) -> bool:
 
 
 @METRICS.register(name="relaxed")
-def relaxed(prediction: str, item: Item) -> float:
+def _relaxed(prediction: str, item: Item) -> float:
     """The official rule; the best over the accepted answers."""
-    return max((relaxed_accuracy(prediction, answer) for answer in item.references), default=0.0)
+    return max((_relaxed_accuracy(prediction, answer) for answer in item.references), default=0.0)
 
 
 @METRICS.register(name="relaxed-lenient")
-def relaxed_lenient(prediction: str, item: Item) -> float:
+def _relaxed_lenient(prediction: str, item: Item) -> float:
     """The lenient rule; the best over the accepted answers."""
-    return max((lenient_accuracy(prediction, answer) for answer in item.references), default=0.0)
+    return max((_lenient_accuracy(prediction, answer) for answer in item.references), default=0.0)

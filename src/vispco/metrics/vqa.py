@@ -42,7 +42,7 @@ CONTRACTIONS = {
 }  # fmt: skip
 
 
-def normalize(answer: str) -> str:
+def _normalize(answer: str) -> str:
     """The official normalisation: punctuation, lower case, number words, articles, contractions.
 
     A mark of punctuation becomes nothing where the text has it beside a space or holds a number such as 1,000, and a
@@ -64,12 +64,12 @@ def _strip_punctuation(text: str) -> str:
     return cleaned
 
 
-def vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:
+def _vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:
     """The leave-one-out mean. With fewer than four answers nothing could score 1, so one match is then enough."""
-    given = normalize(prediction)
+    given = _normalize(prediction)
     if not given:
         return 0.0
-    matches = [normalize(answer) == given for answer in answers]
+    matches = [_normalize(answer) == given for answer in answers]
     if len(matches) <= _ENOUGH:
         return float(any(matches))
     agree = sum(matches)
@@ -77,9 +77,9 @@ def vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:
 
 
 @METRICS.register(name="vqa")
-def vqa(prediction: str, item: Item) -> float:
+def _vqa(prediction: str, item: Item) -> float:
     """The `vqa` metric."""
-    return vqa_accuracy(prediction, item.references)
+    return _vqa_accuracy(prediction, item.references)
 
 
 _SEPARATORS = str.maketrans(dict.fromkeys(".()[],:;!*#{}", " "))

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from vispco.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from vispco.models.answers import accuracy, answer
     from vispco.models.processor import JoinedProcessor, load_processor
     from vispco.models.shipped import DamagedWeightsError, load, names, path
+    from vispco_zoo.answers import accuracy, answer
     from vispco_zoo.training import train
 
 _HOMES = {
     "DamagedWeightsError": "vispco.models.shipped",
     "JoinedProcessor": "vispco.models.processor",
-    "accuracy": "vispco.models.answers",
-    "answer": "vispco.models.answers",
+    "accuracy": "vispco_zoo.answers",
+    "answer": "vispco_zoo.answers",
     "load": "vispco.models.shipped",
     "load_processor": "vispco.models.processor",
     "names": "vispco.models.shipped",

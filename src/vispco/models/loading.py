@@ -9,7 +9,8 @@ import torch
 
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.core.weights import check_weights, hide_weight_bars, json_problem, pickle_problem
-from vispco.models.model_source import HUB, LoadError, check_source
+from vispco.models import shipped
+from vispco.models.model_spec import HUB, LoadError, check_source
 
 JOINED = (
     "%s: its own processor cannot be built here (torchvision is missing), so its image processor and its tokenizer were "
@@ -40,23 +41,21 @@ def load(
     """
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - seconds of import, only when needed
 
-    from vispco import models as zoo  # noqa: PLC0415
     from vispco.models.processor import JoinedProcessor, load_processor  # noqa: PLC0415
-    from vispco.models.shipped import LOADABLE, WEIGHTS, verify  # noqa: PLC0415
 
-    shipped = str(name) in LOADABLE
+    is_shipped = str(name) in shipped.LOADABLE
     on_hub = str(name).startswith(HUB)
     name = str(name).removeprefix(HUB) if on_hub else name
-    if shipped:
-        verify(WEIGHTS / str(name))
-    source = zoo.path(str(name)) if shipped else name
-    if not shipped and not on_hub:
+    if is_shipped:
+        shipped.verify(shipped.WEIGHTS / str(name))
+    source = shipped.path(str(name)) if is_shipped else name
+    if not is_shipped and not on_hub:
         check_source(source)
         if (unsafe := pickle_problem(Path(source))) is not None:
             raise LoadError(unsafe)
         check_weights(Path(source))
     options = {
-        "dtype": torch.float32 if shipped and dtype == "auto" else dtype,
+        "dtype": torch.float32 if is_shipped and dtype == "auto" else dtype,
         "device_map": device_map,
         "attn_implementation": attn_implementation,
         "revision": revision,
@@ -85,13 +84,13 @@ def load(
         if damaged is not None:
             raise LoadError(damaged) from error
         raise LoadError(
-            f"{name} could not be loaded: {first.strip()} Give a shipped model ({', '.join(zoo.names())}), a folder "
+            f"{name} could not be loaded: {first.strip()} Give a shipped model ({', '.join(shipped.NAMES)}), a folder "
             "made by save_pretrained (config.json, *.safetensors, tokenizer and processor files), or a hub id that "
             "this machine can reach."
         ) from error
     if strict:
         _check_loaded(name, model, found)
-    if not shipped and isinstance(processor, JoinedProcessor):
+    if not is_shipped and isinstance(processor, JoinedProcessor):
         logging.getLogger("vispco").warning(JOINED, name)
     return model.eval(), processor
 
@@ -100,7 +99,7 @@ def pick_device(device: str) -> str:
     """A device's name; 'auto' is this process's own GPU if there is one, else what the machine has.
 
     Of many processes on one machine each takes the GPU of its number: LOCAL_RANK under `accelerate launch`,
-    VISPCO_WORKER in a sweep. Ray shows each actor its own GPUs only.
+    VISPCO_WORKER in a sweep.
     """
     if device == "auto":
         if torch.cuda.is_available():

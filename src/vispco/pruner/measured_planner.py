@@ -47,13 +47,13 @@ class Priced:
         return counts_for_budget(self.kernel, params, share, workload, cost, gamma=gamma, asked=asked).numpy()
 
     def flops_fraction(self, budget: Array, workload: Workload, cost: Cost) -> float:
-        """Which fraction of the FLOPs a fraction of another cost comes to, on average: for the choice of a shape."""
+        """The mean fraction of the FLOPs that fractions of another cost come to: for the choice of a shape."""
         pricing, exact = HostPricing(cost, workload), HostPricing(Exact(self.dimensions), workload)
         curve = pricing.meet(np.ones((len(budget), self.dimensions.num_layers)), np.maximum(budget, pricing.lowest))
         return float((exact.relaxed(curve) / exact.divisor).mean())
 
     def step(self, budget: Array, workload: Workload, cost: Cost) -> int:
-        """The same in whole steps, of which `STEPS` are all of the FLOPs."""
+        """`flops_fraction` in whole steps, of which `STEPS` are all of the FLOPs."""
         return max(1, round(STEPS * self.flops_fraction(budget, workload, cost)))
 
 
@@ -65,7 +65,7 @@ class MeasuredCosts:
         self._known: dict[tuple[Any, ...], Measured] = {}
 
     def at(self, batch: int, embeddings: Tensor) -> Measured:
-        """Of so many samples where the embeddings are."""
+        """The cost of a batch of this size on the device and in the number format of the embeddings."""
         key = (batch, embeddings.device, embeddings.dtype)
         if key not in self._known:
             dtype = str(embeddings.dtype).removeprefix("torch.")
@@ -105,7 +105,7 @@ def covering_size(sizes: Array) -> tuple[int, ...]:
 
 
 def share_rows(kept: Array, sizes: Array) -> Array:
-    """Visual tokens [B, L] that fit into rows as long as those of `covering_size` with so many visual tokens [L]."""
+    """Visual tokens [B, L] that fit into rows as long as those of `covering_size` with `kept` [L] visual tokens."""
     text, visual = sizes[:, :1], sizes[:, 1:2]
     found: Array = np.minimum(kept + text.max() - text, visual)
     return found
@@ -133,7 +133,7 @@ class TimeLimits:
         self._known: dict[tuple[Any, ...], _TimeLimit] = {}
 
     def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> _TimeLimit:
-        """For so many text and visual tokens."""
+        """The limit of a batch that a sample of this size stands for."""
         cost = self.costs.at(batch, embeddings)
         key = (*size, batch, embeddings.device, embeddings.dtype)
         found = self._known.get(key)

@@ -40,7 +40,7 @@ class ModelFingerprint:
 
     @classmethod
     def of(cls, model: Any) -> Self:
-        """Of weights, the names, shapes and some numbers; those that are not in memory count by name and shape."""
+        """The fingerprint of a model. Weights count by name, shape and some numbers; those not in memory, by name and shape."""
         model = unwrap(model)
         sizes = Dimensions.from_config(model.config).to_dict()
         known = {

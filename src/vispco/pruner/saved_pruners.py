@@ -29,24 +29,20 @@ def read_source(source: str | Path) -> PrunerSpec:
         raise InvalidInputError(f"{source} does not exist: {error} {WHAT}") from error
     if files.is_file(place):
         check_recorded(place)
-        data = files.read_json_object(place, what="pruner", remedy=WHAT)
+        path, data = place, files.read_json_object(place, what="pruner", remedy=WHAT)
         if not is_pruner(data) and "retention" in data:
             raise InvalidInputError(
                 f"{place} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
                 "Pruner(scorer, Schedule.load(path))."
             )
-        return _read_file(place, str(source))
-    if not files.is_folder(place):
-        place = _download(str(source))
-    if files.is_file(place / NAME):
-        return _read_file(place / NAME, str(source))
-    return replace(_read_folder(place, str(source)), source=str(source), folder=place)
-
-
-def _read_file(path: Path, source: str) -> PrunerSpec:
-    data = files.read_json_object(path, what="pruner", remedy=REMEDY)
+    else:
+        place = place if files.is_folder(place) else _download(str(source))
+        path = place / NAME
+        if not files.is_file(path):
+            return replace(_read_folder(place, str(source)), source=str(source), folder=place)
+        data = files.read_json_object(path, what="pruner", remedy=REMEDY)
     try:
-        return replace(PrunerSpec.from_dict(data), source=source, folder=path.parent)
+        return replace(PrunerSpec.from_dict(data), source=str(source), folder=path.parent)
     except VispcoError as error:
         raise InvalidInputError(f"{path}: {error}") from error
 

@@ -20,12 +20,10 @@ from vispco.report.payload import (
     Bench,
     BudgetRow,
     Curve,
-    Example,
     MethodRow,
     Payload,
     PointRow,
     Run,
-    Summary,
     TaskRow,
 )
 from vispco.report.run_files import RunFiles, areas, bench, comparison, method_tables, provenance, read
@@ -59,14 +57,15 @@ def build(
     shown = tuple(_run(*entry) for entry in entries)
     owners = _owners(entries)
     pictures = tuple(replace(one, run=label) for files, label in owners for one in files.examples)
+    summaries = (summarize(files, label, line, pictures) for files, label, line, kind in entries if kind == "searched")
     return Payload(
         title=title or _title(shown, folders),
         cost_model=chosen,
         runs=shown,
         budgets=tuple(
-            BudgetRow(budget, tuple(choice(frontier, budget) for _, _, frontier, _ in entries)) for budget in budgets
+            BudgetRow(budget, tuple(_choice(frontier, budget) for _, _, frontier, _ in entries)) for budget in budgets
         ),
-        summary=_summary(entries, pictures),
+        summary=next((one for one in summaries if one is not None), None),  # of the first search that has one
         examples=pictures,
         convergence=tuple(replace(one, run=label) for files, label in owners for one in progress.convergence(files)),
         hypervolume=(curves := _curves(entries)),
@@ -84,13 +83,10 @@ def build(
     )
 
 
-def choice(frontier: Frontier, budget: float) -> int | None:
-    """The place of what `frontier.pick(budget)` gives; None where nothing is that cheap."""
-    try:
-        picked = frontier.pick(budget)
-    except InvalidInputError:
-        return None
-    return next(place for place, point in enumerate(frontier.points) if point is picked)
+def _choice(frontier: Frontier, budget: float) -> int | None:
+    """The place of what a frontier picks at a budget; None where nothing is that cheap."""
+    point = progress.picked(frontier, budget)
+    return None if point is None else next(place for place, each in enumerate(frontier.points) if each is point)
 
 
 _Named = tuple[RunFiles, str, Frontier, str]
@@ -186,12 +182,6 @@ def _owners(entries: list[_Named]) -> list[tuple[RunFiles, str]]:
     return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in entries)]
 
 
-def _summary(entries: list[_Named], examples: tuple[Example, ...]) -> Summary | None:
-    """Of the first search that has one."""
-    found = (summarize(files, label, line, examples) for files, label, line, kind in entries if kind == "searched")
-    return next((one for one in found if one is not None), None)
-
-
 def _curves(entries: list[_Named]) -> tuple[Curve, ...]:
     curves = [
         progress.searched_curve(files, label, frontier) if kind == "searched" else progress.swept_curve(label, frontier)
@@ -214,7 +204,7 @@ def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
             if getattr(own, price) and others:
                 shown = [CostCurve(c.label, getattr(c, price), c.value) for c in (own, *others)]
                 columns, rows = equal_terms_rows(shown[0], shown[1:], name)
-                tables.append(Bench(own.label, columns, tuple(rows)))
+                tables.append(Bench(own.label, columns, rows))
                 break
     return tables
 
@@ -232,7 +222,7 @@ def _spaces(entries: list[_Named], budgets: Sequence[float]) -> tuple[Bench, ...
         columns = ("FLOPs, %", *(f"{files.space} ({label}), %" for files, label, _, _ in found))
         rows = []
         for budget in budgets:
-            picked = [(frontier, choice(frontier, budget)) for _, _, frontier, _ in found]
+            picked = [(frontier, _choice(frontier, budget)) for _, _, frontier, _ in found]
             cells = ["" if at is None else f"{100 * front.points[at].evaluation.accuracy:.1f}" for front, at in picked]
             rows += [(f"{100 * budget:g}", *cells)] if any(cells) else []
         volumes = [f"{frontier.hypervolume():.3f}" for _, _, frontier, _ in found]
@@ -246,7 +236,7 @@ def _methods(entries: list[_Named]) -> tuple[MethodRow, ...]:
         files, label, frontier, kind = entry
         rivals = [rival[2] for rival in entries if rival[3] == "empirical" and _comparable(entry, rival, entries)]
         whole = rivals[0].merge(*rivals[1:]).hypervolume(progress.WHOLE) if rivals else 0.0
-        picks = [choice(frontier, budget) for budget in _METHOD_BUDGETS]
+        picks = [_choice(frontier, budget) for budget in _METHOD_BUDGETS]
         own = frontier.hypervolume(progress.WHOLE)
         timed = sum(point.evaluation.seconds for point in frontier) or None
         counted = sum(progress.evaluation_flops(point, frontier) for point in frontier) or None

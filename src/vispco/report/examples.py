@@ -18,6 +18,7 @@ from vispco.evaluation.survivors import as_seen, data_uri, layers_of_tokens, tok
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
 from vispco.report.payload import Example, ExampleState
+from vispco.report.progress import picked
 from vispco.report.run_files import read, save_examples
 from vispco.scorers import Chain, ChainLike
 
@@ -128,15 +129,12 @@ def of_each_task(samples: Sequence[Sample], number: int) -> list[Sample]:
 
 def choices_of(frontier: Frontier, budgets: Sequence[float]) -> dict[float, Schedule]:
     """The schedule that a frontier picks at each budget that it can afford, where one schedule holds for all samples."""
-    found = {}
-    for budget in budgets:
-        try:
-            point = frontier.pick(budget)
-        except InvalidInputError:
-            continue
-        if not point.schedule.per_sample and not point.mean_of:
-            found[budget] = point.schedule
-    return found
+    points = {budget: picked(frontier, budget) for budget in budgets}
+    return {
+        budget: point.schedule
+        for budget, point in points.items()
+        if point is not None and not point.schedule.per_sample and not point.mean_of
+    }
 
 
 def _answer(model: Any, processor: Any, encoded: Encoded, max_new_tokens: int) -> str:

@@ -81,11 +81,11 @@ class TaskRow(_JsonRecord):
 class PointRow(_JsonRecord):
     """One evaluated schedule.
 
-    fraction, flops: by the page's cost model; seconds: of the evaluation, for one sample and its whole answer, None where it
-        was not measured. tasks: (task, accuracy, items), of points on the frontier.
-    retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are: no sample
-        ran the mean. tower: the same before each block of a cut vision tower. prefill: the fraction of the whole prefill, where
-        the tower is described. chains: those that they followed, of a joint search.
+    fraction, flops: by the page's cost model; seconds: of the evaluation, for one sample and its whole answer, None
+        where it was not measured. tasks: (task, accuracy, items), of points on the frontier.
+    retention: [L]; where every sample has a schedule of its own, their mean, and `samples` says how many they are: no
+        sample ran the mean. tower: the same before each block of a cut vision tower. prefill: the fraction of the whole
+        prefill, where the tower is described. chains: those that they followed, of a joint search.
     """
 
     fraction: float

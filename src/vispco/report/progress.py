@@ -1,11 +1,12 @@
 """The course of a run: its solver's numbers by step, and its hypervolume by the time and FLOPs spent."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from vispco.core.errors import InvalidInputError
 from vispco.evaluation.frontier import Frontier, Point, hypervolume
 from vispco.report.payload import Convergence, Curve
 from vispco.report.run_files import RunFiles
@@ -67,6 +68,14 @@ def in_order(frontier: Frontier) -> list[Point] | None:
     return [point for _, point in sorted(places, key=lambda pair: pair[0])]
 
 
+def picked(frontier: Frontier, budget: float) -> Point | None:
+    """`frontier.pick(budget)`; None where nothing is that cheap."""
+    try:
+        return frontier.pick(budget)
+    except InvalidInputError:
+        return None
+
+
 def swept_curve(label: str, frontier: Frontier) -> Curve | None:
     """Hypervolume after each configuration, over what the evaluations took; None without their order."""
     points = in_order(frontier)
@@ -74,7 +83,8 @@ def swept_curve(label: str, frontier: Frontier) -> Curve | None:
         return None
     found = np.array([(frontier.cost(point), point.accuracy) for point in points])
     values = [hypervolume(found[: place + 1], WHOLE) for place in range(len(points))]
-    seconds, flops = (_running(points, price) for price in (_seconds, lambda p: evaluation_flops(p, frontier)))
+    seconds = _running([point.evaluation.seconds for point in points])
+    flops = _running([evaluation_flops(point, frontier) for point in points])
     return _curve(label, "empirical", seconds, flops, values)
 
 
@@ -94,19 +104,13 @@ def _curve(label: str, kind: str, seconds: list[float], flops: list[float], valu
     if not seconds and not flops:
         return None
     kept = _thinned(range(len(values)))
-    prices = (tuple(price[place] for place in kept) if price else () for price in (seconds, flops))
-    cost, counted = prices
+    cost, counted = (tuple(price[place] for place in kept) if price else () for price in (seconds, flops))
     return Curve(label, kind, cost, tuple(values[place] for place in kept), counted)
 
 
-def _running(points: list[Point], price: Callable[[Point], float]) -> list[float]:
-    """The running sum of prices; empty where one has none."""
-    prices = [price(point) for point in points]
-    return np.cumsum(prices).tolist() if all(one > 0 for one in prices) else []
-
-
-def _seconds(point: Point) -> float:
-    return point.evaluation.seconds
+def _running(prices: list[float]) -> list[float]:
+    """The running sum; empty where a point has no price."""
+    return np.cumsum(prices).tolist() if all(price > 0 for price in prices) else []
 
 
 def evaluation_flops(point: Point, frontier: Frontier) -> float:

@@ -25,8 +25,8 @@ TIMED = 8  # prompts that are timed
 class Recommendation:
     """One configuration. loss, low, high: accuracy lost in points, with its paired 95 % interval.
 
-    within_noise: also by McNemar's test. worst_task: its name and the points that it loses. worst_items: right without pruning and wrong with it. unmet: why the
-    target is not met; None where it is.
+    within_noise: also by McNemar's test. worst_task: its name and the points that it loses. worst_items: right without
+    pruning and wrong with it. unmet: why the target is not met; None where it is.
     """
 
     budget: float | str

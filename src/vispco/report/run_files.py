@@ -1,4 +1,4 @@
-"""A run's folder in memory, and what it says besides its points: each file is optional, but one that is there must be sound."""
+"""`RunFiles`: a run's folder in memory. Each of its files is optional; one that is there must be sound."""
 
 import shlex
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from vispco.evaluation.frontier import Frontier
 from vispco.pruner.run_files import UNPRUNED
 from vispco.report.payload import Areas, Bench, Example, Provenance
 from vispco.scorers import Chain
-from vispco.timing.search_times import TIMES
+from vispco.timing.timing import TIMES
 
 _SEARCHED = "frontier.json"
 _SWEPT = ".frontier.json"  # STUDY.frontier.json, written by a sweep
@@ -27,7 +27,6 @@ EXAMPLES = "examples.json"
 _COMPARED = "comparison.json"
 _METHODS = "methods.json"
 JOURNAL = "journal.log"  # of sweeps
-_STUDY_COPY = "vispco:copy"  # where a study says a second time what it is of
 RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 
@@ -136,32 +135,31 @@ def save_examples(examples: Sequence[Example], run: str | Path | RunFolder) -> P
 
 
 def _studies_of(journal: Path) -> dict[str, dict[str, Any]]:
-    """Settings of the studies in a sweep's journal (model, scorer, seed, ...), by name; other lines are passed over."""
+    """Settings of the studies in a sweep's journal (model, scorer, seed, ...), by name.
+
+    Studies are known by their number, so nothing is read behind a damaged line that may have begun one.
+    """
     names: list[str] = []
     found: dict[str, dict[str, Any]] = {}
-    copies: dict[str, dict[str, Any]] = {}
     if not journal.is_file():
         return found
     with journal.open("rb") as lines:
         for line in lines:
-            if b'"study_name"' not in line and b'"vispco' not in line:
-                continue
+            entry = decode_line(line)
+            if entry is None:
+                operation = line.replace(b" ", b"").removeprefix(b'{"op_code":')[:1]
+                if operation.isdigit() and operation != b"0":  # 0 begins a study
+                    continue
+                break
             try:
-                entry = decode_line(line) or {}
-                attributes = entry.get("user_attr", {})
                 if "study_name" in entry:
                     names.append(str(entry["study_name"]))
-                elif "vispco" in attributes:
-                    found[names[entry["study_id"]]] = _flat_identity(attributes["vispco"])
-                elif _STUDY_COPY in attributes:
-                    copies[str(attributes[_STUDY_COPY]["name"])] = _flat_identity(attributes[_STUDY_COPY]["identity"])
+                elif "vispco" in entry.get("user_attr", {}):
+                    identity = entry["user_attr"]["vispco"]
+                    found[names[entry["study_id"]]] = {**identity, **identity.get("fingerprint", {})}
             except (KeyError, IndexError, TypeError, AttributeError):
                 continue
-    return {**found, **copies}  # the copy has its study's name in it, the other only its number
-
-
-def _flat_identity(identity: dict[str, Any]) -> dict[str, Any]:
-    return {**identity, **identity.get("fingerprint", {})}
+    return found
 
 
 def _studies(folder: Path, record: RunRecord | None, swept: dict[str, Frontier]) -> dict[str, dict[str, Any]]:
@@ -229,18 +227,19 @@ def _batch(files: RunFiles) -> str:
 
 def comparison(files: RunFiles, found: Comparison) -> list[Bench]:
     """`vispco compare searches`: each search at one budget, and all budgets on equal terms where there are several."""
-    table, equal = comparison_table(found), equal_terms_table(found)
-    shown = [Bench(f"{files.name}, at {found.budget:.0%} of FLOPs", table.columns, table.rows)]
-    if equal is not None:
-        shown.append(Bench(f"{files.name}, on equal terms", equal.columns, equal.rows))
-    return shown
+    shown = {f"at {found.budget:.0%} of FLOPs": comparison_table(found), "on equal terms": equal_terms_table(found)}
+    return [
+        Bench(f"{files.name}, {what}", tuple(table[0]), tuple(map(tuple, table[1])))
+        for what, table in shown.items()
+        if table is not None
+    ]
 
 
 def method_tables(files: RunFiles) -> list[Bench]:
     """`vispco compare methods`: as published, at budgets (@), with random schedules, with a search on top (+).
 
-    Two tables that a page is wide enough for: averages and costs, then accuracy by task, whose intervals are in the CSV file.
-    None where nothing was compared.
+    Two tables that a page is wide enough for: averages and costs, then accuracy by task, whose intervals are in the CSV
+    file. None where nothing was compared.
     """
     if files.methods is None:
         return []

@@ -17,12 +17,10 @@ from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.report.examples import add_examples, of_each_task
-from vispco.search.preset_options import PresetOptions
 from vispco.search.run_search import search
-from vispco.search.search_options import SearchOptions
+from vispco.search.search_options import PresetOptions, SearchOptions
 from vispco.timing.prediction import fraction_at_size
-from vispco.timing.search_times import TIMES, time_budgets
-from vispco.timing.timing import BenchRow
+from vispco.timing.timing import TIMES, BenchRow, time_budgets
 
 
 @dataclass(frozen=True)

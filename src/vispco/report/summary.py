@@ -7,7 +7,7 @@ from typing import Any
 from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.frontier_tables import cheapest_near
-from vispco.report.payload import ChainRow, Example, ExampleState, Summary
+from vispco.report.payload import ChainRow, Example, Summary
 from vispco.report.run_files import RunFiles
 from vispco.scorers import Chain
 
@@ -28,7 +28,13 @@ def summarize(files: RunFiles, label: str, frontier: Frontier, examples: Sequenc
         return None
     fraction = point.evaluation.fraction[cost]
     budget = float(point.provenance.get("budget") or fraction)
-    alike = [place for place, one in enumerate(examples) if one.run == label and _same(one, budget)]
+    alike = []
+    for place, one in enumerate(examples):
+        if one.run == label:
+            affordable = [state for state in one.states if state.budget <= budget + 1e-9]
+            state = affordable[-1] if affordable else one.states[0]  # the dearest within the budget, else the cheapest
+            right = state.correct is not False and one.unpruned_correct is not False
+            alike += [place] if right and state.answer == one.unpruned else []
     example = max(alike, key=lambda place: examples[place].rows * examples[place].columns, default=None)
     row = _timed(files.bench, fraction)
     answer = "the same answer" if example is not None else "nearly the same accuracy"
@@ -43,17 +49,6 @@ def summarize(files: RunFiles, label: str, frontier: Frontier, examples: Sequenc
         budget=max(budget, fraction),
         example=example,
     )
-
-
-def _state_at(example: Example, budget: float) -> ExampleState:
-    """The dearest state of an example that a budget affords, else the cheapest."""
-    affordable = [state for state in example.states if state.budget <= budget + 1e-9]
-    return affordable[-1] if affordable else example.states[0]
-
-
-def _same(example: Example, budget: float) -> bool:
-    state = _state_at(example, budget)
-    return state.answer == example.unpruned and state.correct is not False and example.unpruned_correct is not False
 
 
 def _timed(bench: Any, fraction: float) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ sum to the count, never exceed its tokens, and never grow with depth.
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -127,18 +128,9 @@ class Allocated(Scorer):
         return Selection(keep, scores, merge, mask)
 
 
-class _OfScorer:
-    """A property that is answered by the scorer inside."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else getattr(instance.scorer, self.name)
-
-
+# What it does not say itself, the scorer inside says.
 for _name in ("name", *(name for name in vars(Scorer) if not name.startswith("_") and name not in vars(Allocated))):
-    setattr(Allocated, _name, _OfScorer(_name))
+    setattr(Allocated, _name, property(attrgetter(f"scorer.{_name}")))
 
 
 class _AskedOnce:

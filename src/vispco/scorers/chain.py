@@ -290,17 +290,13 @@ def split_outside(text: str, at: str) -> list[str]:
 
 
 def _parse_part(part: str, whole: str) -> tuple[Place | None, Scorer]:
+    """'sparsevlm(recycle=true, seed=3)@4'. Values of options are JSON (true, 3, 0.5, [1, 2], "x") or plain words."""
     match = _PART.match(part)
     if match is None:
         raise InvalidInputError(f"{part.strip()!r} in {whole!r} is not a scorer. {_HOW_TO_WRITE}")
     name, inside, place = match.groups()[:3]
-    return (None if place is None else _place(place)), get(name, **_parse_options(inside or "", whole))
-
-
-def _parse_options(text: str, whole: str) -> dict[str, Any]:
-    """'recycle=true, seed=3' -> options. Values are JSON (true, 3, 0.5, [1, 2], "x") or plain words."""
     options: dict[str, Any] = {}
-    for pair in filter(str.strip, split_outside(text, ",")):
+    for pair in filter(str.strip, split_outside(inside or "", ",")):
         key, equals, value = (piece.strip() for piece in pair.partition("="))
         if not equals or not key.isidentifier():
             raise InvalidInputError(f"{pair.strip()!r} in {whole!r} is not an option. Write name(option=value, ...).")
@@ -308,7 +304,7 @@ def _parse_options(text: str, whole: str) -> dict[str, Any]:
             options[key] = json.loads(value)
         except ValueError:
             options[key] = {"True": True, "False": False, "None": None}.get(value, value)
-    return options
+    return (None if place is None else _place(place)), get(name, **options)
 
 
 def _read_part(part: Any) -> tuple[Place | None, Scorer]:

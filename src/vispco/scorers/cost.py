@@ -67,7 +67,7 @@ class ChainScoring:
         return found
 
     def _polynomial(self, scorer: Scorer, text: Array, asked: Array, visual: Array, *, reads: bool) -> Array:
-        """Of one choice among v visual tokens, constant, linear and quadratic term: int64 [3, n]. From three values of v."""
+        """FLOPs of one choice among v visual tokens: its constant, linear and quadratic term, int64 [3, n], from three values of v."""
         size = self.dimensions
         width = size.heads * size.head_dim
         flops = []

@@ -12,7 +12,7 @@ from vispco.core.layout import TokenLayout
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Of each visual slot, int64 [B, V].
+    """Grid positions of each visual slot, int64 [B, V].
 
     picture: its picture or frame, counted in its sample. row, column: its cell. rows, columns: the size of its picture.
     """

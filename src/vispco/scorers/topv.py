@@ -54,7 +54,7 @@ class TopV(Scorer):
         return 2 * num_visual**2 * dimensions.hidden
 
     def _cost(self, context: ScoringContext) -> Tensor:
-        """Of a pair of visual tokens: float64 [B, V, V], sources first."""
+        """The cost of each pair of visual tokens: float64 [B, V, V], sources first."""
         assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
         before, after, live = context.previous_hidden.double(), context.hidden.double(), context.live

@@ -54,7 +54,7 @@ def _gaussians(away: Tensor) -> Tensor:
 
 
 def _sum(values: Tensor, group: Tensor) -> Tensor:
-    """Of each token, the sum over its group: [B, V, D], int64 [B, V] -> [B, V, D]."""
+    """The sum over the group of each token: [B, V, D], int64 [B, V] -> [B, V, D]."""
     index = group[..., None].expand_as(values)
     return torch.zeros_like(values).scatter_add(1, index, values).gather(1, index)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from vispco.cost import Dimensions
-from vispco.evaluation.tensor_cache import GIB
+from vispco.evaluation.caches import GIB
 
 _MEMORY_TABLE = Path("/proc/meminfo")
 _STATES = 6  # of the hidden size, alive at once inside a layer

@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.dataset import Lazy
+from vispco.evaluation.caches import GIB, TensorCache
 from vispco.evaluation.features import FeatureStore
-from vispco.evaluation.tensor_cache import GIB, TensorCache
 from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch, run_teacher
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from vispco.core.progress_lines import ProgressBar
 from vispco.evaluation.features import FeatureStore
 from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, static_shape
 from vispco.pruner.found_shape import FoundShape
@@ -24,7 +25,6 @@ from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.joint.joint_table import measure_joint_table
 from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.objective import Objective
-from vispco.search.progress_bar import ProgressBar
 from vispco.search.search_journal import SearchJournal, work_key
 from vispco.search.search_spec import SearchSpec
 from vispco.search.shape_pool import measure_shapes, sample_floors
@@ -199,7 +199,7 @@ def _joint(run: SearchRun) -> JointResult:
         float(np.median(sample_floors(run.batches[:8], run.objective.cost))),
     )
     total = settings.expected_passes(len(chains), samples, spec.budgets, floor)
-    with ProgressBar(total, show=run.show, share=True) as bar:
+    with ProgressBar(total=total, show=run.show) as bar:
         table = measure_joint_table(
             run.objective, run.batches, chains, settings, bar.advance, spec.kernel, spec.budgets
         )

@@ -16,9 +16,9 @@ from vispco.core.schedule import whole_tokens
 from vispco.cost import Cost, Workload
 from vispco.engine.plan import TokenPlan
 from vispco.engine.replay import Prefix
+from vispco.evaluation.caches import GIB
 from vispco.evaluation.candidate import first_drop
 from vispco.evaluation.kl_meter import Direction, KlMeter, answer_logits
-from vispco.evaluation.tensor_cache import GIB
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike
 from vispco.scorers.cost import workload_under

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate.utils import broadcast_object_list
 
 from vispco.core.runs.provenance import machine, versions
 from vispco.core.runs.run_folder import RunFolder
@@ -20,9 +23,10 @@ from vispco.pruner import run_files as disk
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
-from vispco.search.claim import claimed
 from vispco.search.evaluate_planners import evaluate_planners, with_selector
+from vispco.search.gradient import checkpoint
 from vispco.search.modes import SearchRun, run_mode
+from vispco.search.search_journal import NAME as JOURNAL
 from vispco.search.search_journal import SearchJournal
 from vispco.search.search_spec import SearchSpec
 from vispco.search.whole_search import search_whole
@@ -31,6 +35,8 @@ from vispco.version import __version__
 if TYPE_CHECKING:
     from vispco.data.sample import Sample
 
+_TRAINING = "training"  # the folder of a gradient training's checkpoint and metrics
+_WRITTEN = (disk.CONFIG, disk.SHAPES, disk.METRICS, disk.FRONTIER, disk.UNPRUNED)
 _TYPICAL = 8  # batches whose median size is the typical one
 
 
@@ -51,12 +57,12 @@ def search(
 ) -> Frontier:
     """Search schedules that meet each budget, evaluate them, and keep all of it in `directory`.
 
-    directory: a new folder, or that of the same search, which continues, or gives its frontier if it was finished; one with
-    anything else in it is refused (`vispco.core.runs.run_folder`).
+    directory: a new folder, or that of the same search, which continues, or gives its frontier if it was finished; one
+    with anything else in it is refused (`vispco.core.runs.run_folder`).
 
-    Without `scorer` the joint space is searched: which chain of scorers, and which schedule. With one scorer, its schedules
-    alone are searched. options: further arguments of `SearchSpec.choose`, such as budgets, seed, scorers, servable, mode
-    or compensate.
+    Without `scorer` the joint space is searched: which chain of scorers, and which schedule. With one scorer, its
+    schedules alone are searched. options: further arguments of `SearchSpec.choose`, such as budgets, seed, scorers,
+    servable, mode or compensate.
     samples: the calibration set that is searched on. test: what the frontier's accuracies are measured on; default: the
     calibration set itself, which flatters. spec: scorer and options at once, in place of them. memory: bytes, see
     `SearchRun.prepare`. facts: more for config.json, such as the command that was given.
@@ -65,7 +71,7 @@ def search(
     began = time.perf_counter()
     spec = spec or SearchSpec.choose(scorer, **options)
     spec = spec.for_model(model.config)
-    with claimed(directory, spec.to_dict(), model, samples, test) as (place, folder, finished):
+    with _claimed(directory, spec.to_dict(), model, samples, test) as (place, folder, finished):
         if finished and place is not None:
             say(f"{place} holds the result of this search already")
             return Frontier.load(place / disk.FRONTIER)
@@ -149,3 +155,55 @@ def _tell_unpruned(unpruned: Evaluation, folder: RunFolder, say: Callable[[str],
     disk.write_unpruned(folder.path, unpruned)
     items = sum(task.n for task in unpruned.tasks)
     say(f"the unpruned model: accuracy {unpruned.accuracy:.1%} on {items} samples")
+
+
+@contextmanager
+def _claimed(
+    directory: str | Path | RunFolder | None,
+    settings: Mapping[str, Any],
+    model: Any,
+    samples: Sequence[Sample],
+    test: Sequence[Sample] | None,
+) -> Iterator[tuple[Path | None, RunFolder | None, bool]]:
+    """(where the search lives, its folder to write to, whether it was finished before) for the length of a block.
+
+    Of many processes (`accelerate launch`), all know the place and one writes; the others have no folder. Raises if there
+    is something else in it.
+    """
+    if directory is None:
+        yield None, None, False
+        return
+    folder = RunFolder.of(directory)
+    if ranks.rank_and_size()[0] > 0:
+        place, finished = _shared_place(folder, finished=False)
+        yield place, None, finished
+        return
+    known = {
+        **settings,
+        "dtype": str(getattr(model, "dtype", "")),
+        "samples": _samples_digest(samples),
+        "test": None if test is None else _samples_digest(test),
+    }
+    with folder.claim("search", known, model=ModelFingerprint.of(model).to_dict()):
+        finished = folder.record.files.get(disk.FRONTIER) is not None  # it is written last, and has its checksum
+        folder.until_finish(JOURNAL, write=not finished)
+        if not finished:
+            folder.declare(*_WRITTEN, f"{_TRAINING}/{checkpoint.NAME}", f"{_TRAINING}/{disk.METRICS}")
+        yield _shared_place(folder, finished=finished)[0], folder, finished
+        folder.finish()
+
+
+def _shared_place(folder: RunFolder, *, finished: bool) -> tuple[Path, bool]:
+    """Path and state of the folder as the first process knows them: a numbered one has its number when it is claimed."""
+    known = [str(folder.path), finished]
+    broadcast_object_list(known)
+    return Path(str(known[0])), bool(known[1])
+
+
+def _samples_digest(samples: Sequence[Sample]) -> str:
+    """A short name of a list of samples, from all that is asked and known of them but the pictures' pixels."""
+    found = blake2b(digest_size=16)
+    for sample in samples:
+        parts = (sample.id, sample.task, sample.question, sample.answer, *sample.references, sample.area)
+        found.update("\0".join(map(str, parts)).encode("utf-8", "surrogatepass") + b"\1")
+    return f"{len(samples)} samples, {found.hexdigest()}"

@@ -29,7 +29,7 @@ SOLVERS = {
     "predictor": ("table", "projection", "lagrangian"),
     "line": ("line",),
 }
-_JOINT_BATCH = 16  # samples of a batch in a joint search
+_JOINT_BATCH = 32  # samples of a batch in a joint search
 BUDGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 

@@ -7,7 +7,7 @@ computed once for each setting and sample; the teacher sees whole pictures, once
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.progress_lines import ProgressBar
 from vispco.core.runs import files
 from vispco.core.runs.run_folder import RunFolder
 from vispco.core.weights import hide_weight_bars
@@ -35,7 +36,6 @@ from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.joint.space import chain_shapes, joint_kernel
 from vispco.search.modes import SearchResult, SearchRun
 from vispco.search.objective import Objective
-from vispco.search.progress_bar import ProgressBar
 from vispco.search.shape_pool import measure_shapes, median_size
 from vispco.search.tower_batches import TowerBatches
 
@@ -46,28 +46,41 @@ _LEAST_LEVEL, _MOST_LEVEL = 0.02, 0.95
 class TowerSpace:
     """The tower settings that are compared, and how thoroughly.
 
-    scorers, blocks, keeps: of one cut; blocks are shares of the depth. pixels: shares of a picture's pixels, 1 included.
-    chains: of the language model, which stand for all of them. shapes: of each chain. samples: of the first comparison, and of
-    the second, in which the best `finalists` of each budget are, also with fewer pixels.
+    scorers, blocks, keeps: of one cut; blocks are shares of the depth. pixels: shares of a picture's pixels, 1 included. chains:
+    of the language model, which stand for all of them. shapes: of each chain. samples: of the first comparison, and of the last
+    one, in which each chain has its best shape. The best `finalists` of each budget are tried with fewer pixels, and the best
+    ones then with scorers other than the first.
     """
 
-    scorers: tuple[str, ...] = ("divprune",)
+    scorers: tuple[str, ...] = ("divprune", "vispruner", "scope")
     blocks: tuple[float, ...] = (0.2, 0.4, 0.6)
     keeps: tuple[float, ...] = (0.7, 0.5, 0.35)
     pixels: tuple[float, ...] = (1.0,)
     chains: tuple[str, ...] = ("divprune+fastv", "fastv")
     shapes: int = 4
-    samples: tuple[int, int] = (48, 128)
+    samples: tuple[int, int] = (48, 256)
     finalists: int = 3
 
     def settings(self, num_blocks: int) -> list[PictureSetting]:
         """The whole tower, smaller pictures, and cuts of whole pictures."""
         places = dict.fromkeys(min(num_blocks - 1, round(share * num_blocks)) for share in self.blocks)
         cuts = [
-            PictureSetting.cut_at(scorer, block, keep, num_blocks)
-            for scorer, block, keep in product(self.scorers, places, self.keeps)
+            PictureSetting.cut_at(self.scorers[0], block, keep, num_blocks)
+            for block, keep in product(places, self.keeps)
         ]
         return [*(PictureSetting(share) for share in self.pixels), *cuts]
+
+    def smaller(self, setting: PictureSetting) -> list[PictureSetting]:
+        """A setting of whole pictures, with fewer pixels."""
+        return [replace(setting, pixels=share) for share in self.pixels if share < setting.pixels == 1.0]
+
+    def chosen_otherwise(self, setting: PictureSetting) -> list[PictureSetting]:
+        """A cut by the other scorers, which may read the attention of the block before."""
+        if setting.cut is None or (block := setting.cut.chain.tower[0][0]) == 0:
+            return []
+        retention = setting.cut.retention
+        cuts = [PictureSetting.cut_at(scorer, block, retention[-1], len(retention)) for scorer in self.scorers[1:]]
+        return [replace(each, pixels=setting.pixels) for each in cuts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +107,17 @@ class WholePart:
 
 
 @dataclass(eq=False)
-class _Candidate:
-    """A setting under comparison: its batches, and the language model's objective for each chain."""
+class Candidate:
+    """A setting under comparison: its batches, and the language model's objective for each chain.
+
+    losses: the mean loss at each budget. best: at each budget the best shape of each chain, params [1, P].
+    """
 
     setting: PictureSetting
     batches: TowerBatches
     objectives: dict[str, Objective]
     losses: dict[Budget, float] = field(default_factory=dict)
+    best: dict[tuple[Budget, str], torch.Tensor] = field(default_factory=dict)
     known: dict[int, Any] = field(default_factory=dict)
 
     def batch(self, place: int) -> Any:
@@ -138,7 +155,7 @@ def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None
     """Find a setting of pictures and configurations of the language model for each budget of the run's spec."""
     budgets = [Budget.of(budget) for budget in run.spec.whole]
     space = space or TowerSpace(pixels=run.spec.pixels)
-    ranked = _compare(run, processor, space, budgets)
+    ranked = compare_settings(run, processor, space, budgets)
     parts: dict[Budget, WholePart] = {}
     for chosen in {id(each[0]): each[0] for each in ranked.values()}.values():
         own = [budget for budget in budgets if ranked[budget][0] is chosen]
@@ -154,14 +171,19 @@ def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None
     return WholeResult([], records=records, parts=[parts[budget] for budget in budgets])
 
 
-def _compare(
+def compare_settings(
     run: SearchRun, processor: Any, space: TowerSpace, budgets: Sequence[Budget]
-) -> dict[Budget, list[_Candidate]]:
-    """The best settings for each budget, best first: the finalists of the first comparison, on more samples."""
-    model, refused = run.objective.model, ""
-    known: dict[PictureSetting, _Candidate | None] = {}
+) -> dict[Budget, list[Candidate]]:
+    """The best settings for each budget, best first.
 
-    def candidate(setting: PictureSetting) -> _Candidate | None:
+    Cuts by the first scorer are compared on few samples, the best ones then with fewer pixels, and what is best then with the
+    other scorers. Few samples flatter the best of many settings, so the finalists, those by the first scorer among them, are
+    compared on more.
+    """
+    model, refused = run.objective.model, ""
+    known: dict[PictureSetting, Candidate | None] = {}
+
+    def candidate(setting: PictureSetting) -> Candidate | None:
         """None for a setting that the model's tower or its processor refuses."""
         nonlocal refused
         if setting not in known:
@@ -172,20 +194,26 @@ def _compare(
                 known[setting], refused = None, str(error)
             else:
                 objectives = {name: _objective(run, setting, name) for name in space.chains}
-                known[setting] = _Candidate(setting, batches, objectives)
+                known[setting] = Candidate(setting, batches, objectives)
         return known[setting]
 
-    def ranked(settings: Sequence[PictureSetting], budget: Budget, samples: int) -> list[_Candidate]:
+    def ranked(settings: Iterable[PictureSetting], budget: Budget, *, last: bool = False) -> list[Candidate]:
         usable = [each for setting in settings if (each := candidate(setting)) is not None]
+        samples, shapes = (space.samples[-1], 1) if last else (space.samples[0], space.shapes)
         for each in usable:
-            each.losses[budget] = _loss(each, budget, samples, space)
+            losses = shape_losses(each, budget, samples, shapes)
+            each.losses[budget] = float(np.inf) if losses is None else float(losses.mean(1).min())
         return sorted(usable, key=lambda each: each.losses[budget])
 
     first, found = space.settings(family_of(model).tower_shape(model).num_blocks), {}
     for budget in budgets:
-        best = [each.setting for each in ranked(first, budget, space.samples[0])[: space.finalists]]
-        smaller = [replace(each, pixels=share) for each in best for share in space.pixels if each.pixels == 1.0]
-        found[budget] = ranked(list(dict.fromkeys([*best, *smaller])), budget, space.samples[-1])
+        best = ranked(first, budget)[: space.finalists]
+        finalists = []
+        for variants in (space.smaller, space.chosen_otherwise):
+            others = ranked([other for each in best for other in variants(each.setting)], budget)
+            best = sorted([*best, *others], key=lambda each: each.losses[budget])[: space.finalists]
+            finalists += [each.setting for each in best]
+        found[budget] = ranked(dict.fromkeys(finalists), budget, last=True)
         names = ", then ".join(each.setting.name for each in found[budget][:2])
         run.say(f"{budget.label}: of {len(known)} settings of pictures {names}")
     if refused:
@@ -199,25 +227,32 @@ def _objective(run: SearchRun, setting: PictureSetting, chain: str | Chain) -> O
     return objective
 
 
-def _loss(candidate: _Candidate, budget: Budget, samples: int, space: TowerSpace) -> float:
-    """The mean saturating loss of the best of a few shapes at a budget; infinite where tower and text are over it."""
-    kernel, best = joint_kernel(), np.inf
+def shape_losses(candidate: Candidate, budget: Budget, samples: int, shapes: int) -> torch.Tensor | None:
+    """The saturating loss of a few shapes of each chain on each sample, [C, M]; None where tower and text are over the budget.
+
+    The best one of each chain is remembered, and is what one shape of it means from then on.
+    """
+    kernel, kl = joint_kernel(), []
     number = -(-min(samples, len(candidate.batches.samples)) // candidate.batches.batch_size)
     entered = [candidate.batch(place) for place in range(number)]
     cost = next(iter(candidate.objectives.values())).cost
     shares = [torch.from_numpy(_entering_shares(cost, layout, budget.amount)) for _, layout in entered]
     if float(torch.cat(shares).mean()) <= _floor([batch for batch, _ in entered], cost):
-        return float(np.inf)
-    for objective in candidate.objectives.values():
-        size = median_size([batch for batch, _ in entered])
-        pool = chain_shapes(objective, kernel, float(torch.cat(shares).mean()), size)
-        params = pool.params[pool.spread(space.shapes)]
-        kl = [
+        return None
+    for name, objective in candidate.objectives.items():
+        params = candidate.best.get((budget, name)) if shapes == 1 else None
+        if params is None:
+            size = median_size([batch for batch, _ in entered])
+            pool = chain_shapes(objective, kernel, float(torch.cat(shares).mean()), size)
+            params = pool.params[pool.spread(shapes)]
+        own = [
             measure_shapes(objective, batch, kernel, params, share, warn=False)
             for (batch, _), share in zip(entered, shares, strict=True)
         ]
-        best = min(best, float(saturating_loss(torch.cat(kl, dim=1)).mean(1).min()))
-    return best
+        kl.append(saturating_loss(torch.cat(own, dim=1)))
+        place = int(kl[-1].mean(1).argmin())
+        candidate.best[budget, name] = params[place : place + 1]
+    return torch.cat(kl)
 
 
 def _entering_shares(cost: Cost, layout: Any, budget: float) -> Any:
@@ -232,7 +267,7 @@ def _floor(batches: Sequence[Any], cost: Cost) -> float:
     return float(torch.cat(floors).mean()) + 1e-3
 
 
-def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, Shares]:
+def _joint(run: SearchRun, chosen: Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, Shares]:
     """The joint search under a setting, at the levels that its budgets come to."""
     spec, setting, batches = run.spec, chosen.setting, chosen.batches
     usable = [chain for chain in spec.chains or (spec.chain,) if setting.retention is None or not chain.needs_vision]
@@ -251,7 +286,7 @@ def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tup
     total = settings.expected_passes(
         len(chains), sum(batches.lengths), (), _floor([b for b, _ in entered], objective.cost)
     )
-    with ProgressBar(total, show=run.show, share=True) as bar:
+    with ProgressBar(total=total, show=run.show) as bar:
         table = measure_joint_table(objective, batches, chains, settings, bar.advance, joint_kernel())
     predictor, held_out = fit_joint_predictor(objective, table)
     for level, kl in held_out.items():

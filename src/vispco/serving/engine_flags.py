@@ -1,7 +1,8 @@
-"""What a search found, as the flags of an engine that can run less of it: one share before the language model, or fewer pixels.
+"""What a search found, as the flags of an engine that can run less of it: one share before the language model, or fewer
+pixels.
 
-An engine that prunes before the language model alone keeps one share of the tokens in all layers; one that only has a cap on
-pixels shows the model a smaller picture. Both are solved for the same budget, and what they give up is said.
+An engine that prunes before the language model alone keeps one share of the tokens in all layers; one that only has a
+cap on pixels shows the model a smaller picture. Both are solved for the same budget, and what they give up is said.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class EngineFlags:
 def engine_flags(run: str | Path, budget: float, engine: str) -> EngineFlags:
     """The flags of an engine for what a search found at a budget.
 
-    engine: 'vllm' (vispco's plugin), 'openvino' (OpenVINO GenAI's CDPruner), or 'pixels' (a cap on the picture, for engines
-    without pruning).
+    engine: 'vllm' (vispco's plugin), 'openvino' (OpenVINO GenAI's CDPruner), or 'pixels' (a cap on the picture, for
+    engines without pruning).
     """
     if engine not in ENGINES:
         raise InvalidInputError(f"--for {engine} was given. Engines are {', '.join(ENGINES)}.")

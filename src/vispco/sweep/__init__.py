@@ -14,21 +14,18 @@ from vispco.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from vispco.sweep.pools import Factory
-    from vispco.sweep.progress import OnProgress, Progress, ProgressDisplay
-    from vispco.sweep.runner import run, sweep
-    from vispco.sweep.spec import SweepSpec, SweepWorkers
+    from vispco.sweep.runner import OnProgress, Progress, run, sweep
+    from vispco.sweep.spec import SweepSpec
 
 _MODULES = {
     "Factory": "vispco.sweep.pools",
-    "OnProgress": "vispco.sweep.progress",
-    "Progress": "vispco.sweep.progress",
-    "ProgressDisplay": "vispco.sweep.progress",
+    "OnProgress": "vispco.sweep.runner",
+    "Progress": "vispco.sweep.runner",
     "SweepSpec": "vispco.sweep.spec",
-    "SweepWorkers": "vispco.sweep.spec",
     "run": "vispco.sweep.runner",
     "sweep": "vispco.sweep.runner",
 }
 
-__all__ = ["Factory", "OnProgress", "Progress", "ProgressDisplay", "SweepSpec", "SweepWorkers", "run", "sweep"]
+__all__ = ["Factory", "OnProgress", "Progress", "SweepSpec", "run", "sweep"]
 
 __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,4 +1,4 @@
-"""Workers of a sweep: what it needs from them, one in this process, and processes that may die and are replaced."""
+"""Worker pools of a sweep: `InlinePool` evaluates in this process, `LocalPool` in others, which are replaced when they die."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WorkerPool(Protocol):
         """Stop all workers at once."""
 
 
-def evaluate(evaluator: Evaluator, job: int, schedule: Schedule) -> Outcome:
+def _evaluate(evaluator: Evaluator, job: int, schedule: Schedule) -> Outcome:
     """Run one job. An exception of the evaluator becomes the error of the configuration."""
     try:
         return Outcome(job, evaluation=evaluator(schedule))
@@ -67,7 +67,7 @@ def evaluate(evaluator: Evaluator, job: int, schedule: Schedule) -> Outcome:
         return Outcome(job, error="".join(last).strip() or repr(error))
 
 
-def build(factory: Factory) -> Evaluator:
+def _build(factory: Factory) -> Evaluator:
     """Build the evaluator. A failure is raised at once instead of once for each configuration."""
     try:
         return factory()
@@ -79,7 +79,7 @@ class InlinePool:
     """Evaluates in this process, one schedule after another."""
 
     def __init__(self, factory: Factory) -> None:
-        self._evaluator = build(factory)
+        self._evaluator = _build(factory)
         self._job: tuple[int, Schedule] | None = None
 
     @property
@@ -93,7 +93,7 @@ class InlinePool:
         if self._job is None:
             time.sleep(timeout)
             return []
-        outcome = evaluate(self._evaluator, *self._job)
+        outcome = _evaluate(self._evaluator, *self._job)
         self._job = None
         return [outcome]
 
@@ -128,10 +128,6 @@ class LocalPool:
     @property
     def free(self) -> int:
         return sum(worker.ready and worker.job is None for worker in self._workers)
-
-    @property
-    def pids(self) -> list[int]:
-        return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
     def submit(self, job: int, schedule: Schedule) -> None:
         worker = next(w for w in self._workers if w.ready and w.job is None)
@@ -230,7 +226,7 @@ def _work(pipe: Connection, factory: Factory, index: int) -> None:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     try:
         try:
-            evaluator = build(factory)
+            evaluator = _build(factory)
         except WorkerError as error:
             pipe.send(WorkerError(str(error)))  # without its cause, which may not be picklable
             return
@@ -238,7 +234,7 @@ def _work(pipe: Connection, factory: Factory, index: int) -> None:
             sys.modules["torch"].set_num_threads(1)
         pipe.send(_READY)
         while True:
-            outcome = evaluate(evaluator, *pipe.recv())
+            outcome = _evaluate(evaluator, *pipe.recv())
             try:
                 pipe.send(outcome)
             except (AttributeError, TypeError, pickle.PicklingError) as error:

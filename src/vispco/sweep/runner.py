@@ -3,18 +3,17 @@
 import hashlib
 import re
 import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from vispco.core.errors import InvalidInputError, VispcoError, needs_extra
-from vispco.core.runs.checksums import DamagedJournalWarning
 from vispco.core.runs.run_folder import RunFolder
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.evaluation.frontier import Axis, Frontier
+from vispco.evaluation.frontier import Frontier, Point
 from vispco.evaluation.sample_sizes import SampleSizes
 from vispco.scorers import ChainLike
 
@@ -22,19 +21,45 @@ with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
     import optuna
     import sqlalchemy  # noqa: F401 - of the storage
 
-from collections.abc import Mapping
-
 from vispco.data.sample import Sample
 from vispco.sweep.heartbeat import Heartbeat
-from vispco.sweep.pools import Factory, Outcome, WorkerPool
-from vispco.sweep.progress import BUDGETS, OnProgress, Progress
-from vispco.sweep.spec import SweepSpec, SweepWorkers
+from vispco.sweep.pools import Factory, InlinePool, LocalPool, Outcome, WorkerPool
+from vispco.sweep.spec import SweepSpec
 from vispco.sweep.study import JOURNAL, WRITTEN, SweepStudy, open_storage
 from vispco.sweep.trial_queue import Claim, TrialQueue
 
 _POLL_SECONDS = 0.5  # how long to wait for an outcome
 _SAVE_SECONDS = 5.0  # how often the frontier is saved
 _REQUEUE_SECONDS = 3.0  # how often abandoned configurations are looked for
+_BUDGETS = (0.25, 0.5, 0.75, 1.0)  # the best point within each is shown
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Numbers of configurations, the best point within each budget, and elapsed and remaining seconds."""
+
+    done: int
+    failed: int
+    running: int
+    total: int
+    best: dict[float, Point]
+    seconds: float
+    eta: float | None
+
+    @property
+    def settled(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def line(self) -> str:
+        """The numbers of configurations, and the best accuracy within each budget."""
+        line = f"{self.settled}/{self.total} configurations, {self.running} running"
+        line += f", {self.failed} failed" if self.failed else ""
+        best = ", ".join(f"{budget:.0%}: {point.accuracy:.4f}" for budget, point in sorted(self.best.items()))
+        return f"{line}; best by budget: {best}" if best else line
+
+
+OnProgress = Callable[[Progress], None]
 
 
 class Dispatcher:
@@ -96,7 +121,7 @@ class Dispatcher:
             settled = done + failed - self._settled_at_start
             eta = seconds / settled * (total - done - failed) if settled else None
             frontier, best = self.queue.frontier(), {}
-            for budget in BUDGETS:
+            for budget in _BUDGETS:
                 with suppress(InvalidInputError):  # no point is that cheap yet
                     best[budget] = frontier.pick(budget)
             self.on_progress(Progress(done, failed, len(self._claims), total, best, seconds, eta))
@@ -110,9 +135,6 @@ class Dispatcher:
         return True
 
 
-_ONE_WORKER = SweepWorkers()
-
-
 class _StorageLostError(VispcoError, ConnectionError):
     """The storage stopped answering during a sweep."""
 
@@ -124,7 +146,7 @@ def run(
     name: str,
     directory: str | Path | RunFolder,
     storage: str | None = None,
-    workers: SweepWorkers = _ONE_WORKER,
+    workers: int = 1,
     fingerprint: Mapping[str, Any] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Frontier:
@@ -134,6 +156,7 @@ def run(
     directory: a new folder, or one that holds sweeps already. Several sweeps share it, also at the same time, each under
     its own name.
     storage: None for `directory`/journal.log, the path of a journal, or an Optuna storage URL that machines share.
+    workers: processes; 0 evaluates in this one.
     fingerprint: what the results depend on (model, scorer, tasks, samples ...). A study with another one is refused.
 
     The frontier is saved to `directory`/`name`.frontier.json while the sweep runs. To continue a stopped sweep, call it
@@ -141,6 +164,8 @@ def run(
     """
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise InvalidInputError(f"The name {name!r} was given. Use letters, digits and . _ + - (it names a file).")
+    if workers < 0:
+        raise InvalidInputError(f"workers={workers} was given. Give 0 or more.")
     plan = spec.plan()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     folder = RunFolder.of(directory)
@@ -150,16 +175,10 @@ def run(
         opened = open_storage(storage, folder.path)
         study = SweepStudy.open(opened, name, spec.identity(fingerprint))
         path = folder.file(f"{name}.frontier.json")
-        if opened.damaged_lines:
-            warnings.warn(
-                f"{opened.damaged_lines} damaged line(s) of {opened.name} were skipped. What they held is evaluated again.",
-                DamagedJournalWarning,
-                stacklevel=2,
-            )
-        pool = workers.start(factory)
+        pool: WorkerPool = LocalPool(factory, workers) if workers else InlinePool(factory)
         try:
             with Heartbeat(study.set_attribute) as heartbeat:
-                queue = TrialQueue(study, plan, heartbeat.run, Axis.parse(spec.axis))
+                queue = TrialQueue(study, plan, heartbeat.run)
                 frontier = Dispatcher(queue, pool, path, on_progress).run()
         except optuna.exceptions.StorageInternalError as error:
             raise _StorageLostError(
@@ -223,7 +242,7 @@ def sweep(
             spec,
             name="sweep",
             directory=folder,
-            workers=SweepWorkers(0, "inline"),
+            workers=0,
             fingerprint={
                 "model": str(getattr(config, "name_or_path", "")) or type(evaluator.model).__name__,
                 "scorer": evaluator.scorer.to_dict(),

@@ -1,4 +1,4 @@
-"""`SweepSpec`: the configurations of a sweep, a fixed list (grid, random) or one after another (tpe, nsga2); its workers."""
+"""`SweepSpec`: the configurations of a sweep, a fixed list (grid, random) or one after another (tpe, nsga2)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ import numpy as np
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.evaluation.frontier import Axis
 from vispco.sweep import spaces
-from vispco.sweep.pools import InlinePool, LocalPool
 from vispco.sweep.spaces import CostFunction, CostRange
 
 if TYPE_CHECKING:
     import optuna
 
-    from vispco.sweep.pools import Factory, WorkerPool
     from vispco.sweep.spaces import Params, Space
 
 STRATEGIES = ("grid", "random", "tpe", "nsga2")
@@ -60,9 +58,6 @@ class SweepPlan:
         return self.cost_range.fit(params, np.random.default_rng((self.seed, index)))
 
 
-ENGINES = ("inline", "local", "ray")
-
-
 @dataclass(frozen=True, kw_only=True)
 class SweepSpec:
     """The schedules that a sweep evaluates, and their order.
@@ -72,7 +67,6 @@ class SweepSpec:
         attention.
     trials: how many schedules; a grid has its own number.
     budget: the lowest and highest cost of a schedule, as fractions that the function `cost` returns.
-    axis: the cost that is minimised, and the axis of the frontier.
     """
 
     space: str
@@ -82,7 +76,6 @@ class SweepSpec:
     seed: int = 0
     budget: tuple[float, float] | None = None
     cost: CostFunction | None = None
-    axis: str | Axis = "exact"
     earliest_layer: int = 1
 
     def __post_init__(self) -> None:
@@ -137,38 +130,8 @@ class SweepSpec:
             "num_layers": self.num_layers,
             "seed": self.seed,
             "budget": list(self.budget) if self.budget else None,
-            "axis": str(Axis.parse(self.axis)),
+            "axis": str(Axis()),
             "fingerprint": dict(fingerprint or {}),
             # studies of earlier versions have none
             **({} if self.earliest_layer == 1 else {"earliest_layer": self.earliest_layer}),
         }
-
-
-@dataclass(frozen=True)
-class SweepWorkers:
-    """The workers of a sweep.
-
-    number: processes (`local`) or actors (`ray`); 0 evaluates in this process. engine: 'inline', 'local' or 'ray'.
-    ray_address: of a running cluster. gpus: of each actor, a part of one is possible.
-    """
-
-    number: int = 1
-    engine: str = "local"
-    ray_address: str | None = None
-    gpus: float = 0
-
-    def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise UnknownNameError("engine", self.engine, list(ENGINES))
-        if self.number < 0 or (self.number == 0 and self.engine == "ray"):
-            raise InvalidInputError(f"workers={self.number} was given for the engine {self.engine!r}. Give 1 or more.")
-
-    def start(self, factory: Factory) -> WorkerPool:
-        """A pool whose workers each build their evaluator by `factory`."""
-        if self.engine == "ray":
-            from vispco.sweep.ray_pool import RayPool  # noqa: PLC0415  # Ray is optional
-
-            return RayPool(factory, self.number, address=self.ray_address, num_gpus=self.gpus)
-        if self.engine == "inline" or self.number == 0:
-            return InlinePool(factory)
-        return LocalPool(factory, self.number)

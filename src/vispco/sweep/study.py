@@ -18,15 +18,14 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from vispco.core.errors import InvalidInputError
-from vispco.sweep.journal import STUDY_COPY, SweepJournal, file_lock, is_foreign_file
+from vispco.core.runs.files import DamagedFileError
+from vispco.sweep.journal import SweepJournal, file_lock, is_foreign_file
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _DRIVERS_WITH_TIMEOUT = {"psycopg", "psycopg2", "pymysql", "mysqldb"}  # they take the option `connect_timeout`
 JOURNAL = "journal.log"
 WRITTEN = (f"{JOURNAL}*", "*.frontier.json", "*.run.json")  # by sweeps, in their folder
 _TIMEOUT = 5.0  # seconds
-_SETTINGS_FRAME = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # an empty HTTP/2 SETTINGS frame; both sides begin with one
-_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,6 @@ class _SweepStorage:
     backend: optuna.storages.BaseStorage
     name: str
     lock: Path | None = None
-    journal: SweepJournal | None = None
-
-    @property
-    def damaged_lines(self) -> int:
-        """The number of damaged lines of the journal that were skipped."""
-        return 0 if self.journal is None else self.journal.damaged_lines
 
     def state_lock(self) -> AbstractContextManager[None]:
         """Return the lock to hold while the state of a trial changes.
@@ -67,7 +60,7 @@ def open_storage(storage: str | None, directory: Path) -> _SweepStorage:
     shown = url.render_as_string(hide_password=True)
     if url.host:
         port = url.port or _PORTS.get(url.get_backend_name(), 5432)
-        problem = connection_problem(url.host, port)
+        problem = _connection_problem(url.host, port)
         if problem is not None:
             raise InvalidInputError(
                 f"The storage {shown} cannot be reached: {problem} (port {port}). Is the database server running?"
@@ -107,8 +100,9 @@ def _open_journal(path: Path) -> _SweepStorage:
         path.parent.mkdir(parents=True, exist_ok=True)
         if (path.exists() and not path.is_file()) or is_foreign_file(path):
             raise ValueError  # noqa: TRY301
-        journal = SweepJournal(path)
-        return _SweepStorage(optuna.storages.JournalStorage(journal), str(path), journal=journal)
+        return _SweepStorage(optuna.storages.JournalStorage(SweepJournal(path)), str(path))
+    except DamagedFileError:
+        raise
     except (OSError, ValueError, KeyError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not an Optuna journal"
         raise InvalidInputError(
@@ -116,19 +110,15 @@ def _open_journal(path: Path) -> _SweepStorage:
         ) from error
 
 
-def connection_problem(host: str, port: int, *, grpc: bool = False, timeout: float = _TIMEOUT) -> str | None:
-    """Return why no server (with `grpc`: no gRPC server) answers at host:port; None if one does."""
+def _connection_problem(host: str, port: int) -> str | None:
+    """Return why no server answers at host:port; None if one does."""
     try:
-        with socket.create_connection((host, port), timeout=timeout) as connection:
-            if not grpc:
-                return None
-            connection.sendall(_PREFACE)
-            answer = connection.recv(len(_SETTINGS_FRAME), socket.MSG_WAITALL)
+        with socket.create_connection((host, port), timeout=_TIMEOUT):
+            return None
     except TimeoutError:
-        return f"nothing answered within {timeout:g} seconds"
+        return f"nothing answered within {_TIMEOUT:g} seconds"
     except OSError as error:
         return error.strerror or str(error)
-    return None if answer[3:4] == _SETTINGS_FRAME[3:4] else "the server there does not speak gRPC"
 
 
 _IDENTITY = "vispco"  # the study attribute that holds the settings of the sweep
@@ -222,10 +212,9 @@ def _open_optuna_study(storage: _SweepStorage, name: str, identity: Mapping[str,
             storage=storage.backend, study_name=name, directions=_DIRECTIONS, load_if_exists=True
         )
         attributes = study.user_attrs
-        found = attributes.get(_IDENTITY) or attributes.get(STUDY_COPY, {}).get("identity")
+        found = attributes.get(_IDENTITY)
         if found is None and not study.get_trials(deepcopy=False):
             study.set_user_attr(_IDENTITY, wanted)
-            study.set_user_attr(STUDY_COPY, {"name": name, "identity": wanted})
             return study
     if found is None:
         raise InvalidInputError(f"The study {name!r} in {storage.name} was not made by vispco. Give another name.")

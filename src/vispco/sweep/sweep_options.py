@@ -1,4 +1,4 @@
-"""Options of a sweep, as a user types them: which configurations are evaluated, and by which workers."""
+"""Options of a sweep, as a user types them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpaceOptions:
-    """Which configurations are evaluated."""
+class SweepOptions:
+    """Which configurations are evaluated, where results are stored, and by how many processes."""
 
     strategy: Annotated[str, typer.Option(help="grid, random, tpe or nsga2.")] = "grid"
     space: Annotated[str, typer.Option(help="single, stages, kernel:NAME or free.")] = "single"
@@ -39,6 +39,8 @@ class SpaceOptions:
         ),
     ] = None
     seed: Annotated[int, typer.Option(min=0)] = 0
+    storage: Annotated[str | None, typer.Option(help="An Optuna storage URL, for many machines.")] = None
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0 runs in this one.")] = 1
 
     def check(self) -> None:
         """Refuse a budget that cannot be read."""
@@ -52,14 +54,3 @@ class SpaceOptions:
         own = None if self.method is None else method_chain(self.method, num_layers, self.scorer)
         chain = Chain.of(self.scorer) if own is None else own
         return with_options(chain, self.allocation, self.compensate)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """Who evaluates them."""
-
-    storage: Annotated[str | None, typer.Option(help="An Optuna storage URL, for many machines.")] = None
-    engine: Annotated[str, typer.Option(help="local (processes) or ray.")] = "local"
-    workers: Annotated[int, typer.Option(min=0, help="Processes or actors; 0 runs in this one.")] = 1
-    ray_address: Annotated[str | None, typer.Option(help="An existing Ray cluster.")] = None
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs of each Ray actor.")] = 0

@@ -36,7 +36,7 @@ _DROPPED = "dropped"  # not needed: nothing was evaluated
 _SAME_AS = "same_as"  # a sampler repeated a schedule; the evaluation is that of this other configuration
 
 
-def configuration_names(trials: Sequence[FrozenTrial], plan: SweepPlan) -> dict[int, str]:
+def _configuration_names(trials: Sequence[FrozenTrial], plan: SweepPlan) -> dict[int, str]:
     """Map trial numbers to configurations. A trial that a sampler made is numbered among the trials of samplers."""
     names: dict[int, str] = {}
     rank = 0
@@ -106,8 +106,8 @@ class Claim:
 class TrialQueue:
     """One process's view of the queue. Other processes, also on other machines, may work on the same study."""
 
-    def __init__(self, study: SweepStudy, plan: SweepPlan, run: str, axis: Axis) -> None:
-        self.study, self.plan, self.run, self.axis = study, plan, run, axis
+    def __init__(self, study: SweepStudy, plan: SweepPlan, run: str) -> None:
+        self.study, self.plan, self.run = study, plan, run
         self._points: dict[int, Point | None] = {}
         self._monitor = HeartbeatMonitor()
         self._trials: list[FrozenTrial] = []
@@ -121,7 +121,7 @@ class TrialQueue:
         """Take the next configuration and mark it as ours; None if there is none at the moment."""
         while (taken := self._take()) is not None:
             number, study_trials = taken
-            config = configuration_names(study_trials, self.plan)[number]
+            config = _configuration_names(study_trials, self.plan)[number]
             reason = self._reason_to_drop(study_trials, number, config)
             if reason is not None:
                 self.study.set_trial_attributes(number, **{_DROPPED: reason})
@@ -141,7 +141,7 @@ class TrialQueue:
         try:
             Point(claim.schedule, evaluation, {_CONFIG: claim.config})
             json.dumps(evaluation.to_dict(), allow_nan=False)
-            values = [self.axis.of(evaluation), evaluation.accuracy]
+            values = [Axis().of(evaluation), evaluation.accuracy]
         except (InvalidInputError, TypeError, ValueError) as error:
             self.fail(claim, f"Its evaluation cannot be recorded: {error}")
             return
@@ -165,7 +165,7 @@ class TrialQueue:
     def requeue_abandoned(self) -> None:
         """Queue again what dead sweeps were evaluating, and what was dropped but is wanted now (more `trials`)."""
         study_trials = self.study.trials()
-        names, heartbeats = configuration_names(study_trials, self.plan), None
+        names, heartbeats = _configuration_names(study_trials, self.plan), None
         for trial in study_trials:
             if trial.state != TrialState.RUNNING or trial.user_attrs.get(_RUN) == self.run:
                 continue
@@ -188,7 +188,7 @@ class TrialQueue:
 
     def counts(self) -> tuple[int, int]:
         """Return how many configurations of the plan are done and how many failed."""
-        done, failed = _settled(self._trials, configuration_names(self._trials, self.plan))
+        done, failed = _settled(self._trials, _configuration_names(self._trials, self.plan))
         return len(done & self._wanted), len(failed & self._wanted)
 
     def frontier(self) -> Frontier:
@@ -196,7 +196,7 @@ class TrialQueue:
         for trial in self._trials:
             if trial.number not in self._points and trial.state.is_finished():
                 self._points[trial.number] = _to_point(trial, self.study.name)
-        return Frontier((p for p in self._points.values() if p is not None), axis=self.axis)
+        return Frontier(p for p in self._points.values() if p is not None)
 
     def _take(self) -> tuple[int, list[FrozenTrial]] | None:
         """Take a waiting trial in one step, or add a new one. Return its number and the trials up to it at least."""
@@ -207,7 +207,7 @@ class TrialQueue:
                 if waiting and self.study.set_state(trial.number, TrialState.RUNNING):
                     self.study.set_trial_attributes(trial.number, **{_RUN: self.run})
                     return int(trial.number), study_trials
-            known = set(configuration_names(study_trials, self.plan).values())
+            known = set(_configuration_names(study_trials, self.plan).values())
             left = [index for index in range(self.plan.total) if self.plan.name(index) not in known]
             if not left:
                 return None
@@ -236,7 +236,7 @@ class TrialQueue:
         """Return why this trial must not be evaluated; None if it must."""
         if config not in self._wanted:
             return "One more than was asked for: another sweep was faster."
-        names, attempt = configuration_names(study_trials, self.plan), _attempt_of(study_trials[number])
+        names, attempt = _configuration_names(study_trials, self.plan), _attempt_of(study_trials[number])
         others = [trial for trial in study_trials if names[trial.number] == config and trial.number != number]
         if any(_attempt_of(other) == attempt and other.number < number for other in others):
             return "Another trial does this."

@@ -2,12 +2,12 @@
 
 The prefill of one prompt is priced by `vispco.cost`, and multiplied by how often it runs. Each generated token is counted
 as two FLOPs per weight. The vision tower (once per picture) has an account of its own and is left out of hours, as is the
-predictor. Hours follow from the given GPU: prefill runs at a share of its peak, and each generated token of a batch reads the weights once.
+predictor. Hours follow from the given GPU: prefill runs at a share of its peak, and each generated token of a batch
+reads the weights once.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from vispco.search.joint.space import default_chains
 from vispco.search.modes import PASSES
 from vispco.search.search_spec import BUDGETS, Effort
 from vispco.sweep.spaces import RATIOS
+from vispco.timing.describe_settings import DescribeSettings
 
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
 SHOWN_BUDGETS = (1.0, 0.5, 0.1)
@@ -36,49 +37,8 @@ _EARLY = 2  # the layer where tokens leave in the example of a budget: FastV's
 _RUNGS = 3  # of the successive halving of a static search
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """tflops: the peak of one GPU in the dtype that is used. utilisation: the share of it that a prefill reaches."""
-
-    tflops: float = 148.0  # NVIDIA H20, bfloat16: the paper's GPU
-    utilisation: float = 0.4
-    bandwidth: float = 4.0  # TB/s, of the same
-    gpus: int = 1
-
-    def hours(self, flops: float) -> float:
-        """The time that prefills of this many FLOPs take."""
-        return flops / (self.tflops * 1e12 * self.utilisation * self.gpus) / 3600
-
-
-@dataclass(frozen=True, kw_only=True)
-class DescribeSettings:
-    """A sample, a run and a GPU. image: (width, height); visual: tokens, in place of an image."""
-
-    image: tuple[int, int] = (640, 480)
-    visual: int | None = None
-    text: int = 64
-    answer: int = 8
-    samples: int = 30_000
-    items: int = 8_000
-    batch: int = 16
-    dtype: str | None = None
-    machine: Machine = field(default_factory=Machine)
-
-
-@dataclass(frozen=True)
-class _ParameterCount:
-    """All parameters, and those outside of the language model (vision tower and projector)."""
-
-    parameters: int
-    vision: int
-
-    @property
-    def language(self) -> int:
-        return self.parameters - self.vision
-
-
-def count_parameters(config: Any) -> _ParameterCount:
-    """Count the parameters of the model that transformers builds from a config, on the meta device."""
+def _count_parameters(config: Any) -> tuple[int, int]:
+    """Parameters of the model that transformers builds from a config, and of those outside of its language model."""
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - loads the class of every model
 
     with torch.device("meta"):
@@ -87,7 +47,7 @@ def count_parameters(config: Any) -> _ParameterCount:
     head = model.get_output_embeddings()
     text |= {id(p) for p in head.parameters()} if head is not None else set()
     sizes = {id(p): p.numel() for p in model.parameters()}
-    return _ParameterCount(sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text))
+    return sum(sizes.values()), sum(size for key, size in sizes.items() if key not in text)
 
 
 def describe(
@@ -106,12 +66,12 @@ def describe(
         raise InvalidInputError(
             f"dtype={at.dtype!r} was given. Give {', '.join(_DTYPES)}.{did_you_mean(at.dtype, _DTYPES)}"
         )
-    grid = visual_grid(config, *at.image, preprocessor) if at.visual is None else None
+    grid = visual_grid(config, *at.pixels, preprocessor) if at.visual is None else None
     visual = at.visual if grid is None else grid[0] * grid[1] + grid[2]
     assert visual is not None  # noqa: S101 - one of the two is given
     size = Dimensions.from_config(config, dtype=None if at.dtype is None else getattr(torch, at.dtype))
     prices = {key: get_cost(key, size) for key in ("exact", "paper")}
-    workload, counted = Workload(at.text, visual), count_parameters(config)
+    workload, (parameters, vision) = Workload(at.text, visual), _count_parameters(config)
     family = FAMILIES.get(config.model_type)
     sliding = sum(window is not None for window in size.windows)
     caches = {f"{budget:.0%}": _kv_bytes(prices["exact"], workload, budget) for budget in SHOWN_BUDGETS}
@@ -126,7 +86,7 @@ def describe(
         "head_dim": size.head_dim,
         "ffn": size.ffn,
         "sliding_layers": sliding,
-        "image": None if at.visual is not None else list(at.image),
+        "image": None if at.visual is not None else list(at.pixels),
         "visual_tokens": visual,
         "text_tokens": at.text,
         "flops": {
@@ -136,13 +96,13 @@ def describe(
         "prefill": _whole_prefill(config, grid, float(prices["exact"].full(workload))),
         "not_counted": size.not_counted,
         "floor": {key: cost.lowest_fraction(workload).item() for key, cost in prices.items()},
-        "parameters": counted.parameters,
-        "vision_parameters": counted.vision,
-        "weights_bytes": {dtype: counted.parameters * number for dtype, number in _DTYPES.items()},
+        "parameters": parameters,
+        "vision_parameters": vision,
+        "weights_bytes": {dtype: parameters * number for dtype, number in _DTYPES.items()},
         "dtype_bytes": size.dtype_bytes,
         "kv_bytes": caches["100%"],
         "kv_bytes_at": caches,
-        "estimates": _estimates(prices["exact"], counted.language, visual, at),
+        "estimates": _estimates(prices["exact"], parameters - vision, visual, at),
         "scorers": sorted(SCORERS),
         "supported": {
             "path": "generic: tried when the model is loaded"
@@ -182,7 +142,7 @@ def _kv_bytes(cost: Cost, workload: Workload, budget: float) -> int:
 
 def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> dict[str, Any]:
     """FLOPs, hours and prompts' worth of an evaluation, the two searches and the grid. language: parameters."""
-    machine, workload = at.machine, Workload(at.text, visual)
+    workload = Workload(at.text, visual)
     full = float(cost.full(workload))
     with_answer = float(cost.full(Workload(at.text + at.answer, visual)))  # as a search runs it
     weights = language * cost.dimensions.dtype_bytes
@@ -193,12 +153,12 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
     def evaluation(items: int, fraction: float = 1.0) -> dict[str, float]:
         """Answers to questions at a fraction of the unpruned prefill."""
         prefill, written = items * fraction * full, items * at.answer
-        reading = written / at.batch * weights / (machine.bandwidth * 1e12) / machine.gpus
-        return work(prefill + written * 2.0 * language, machine.hours(prefill) + reading / 3600)
+        reading = written / at.batch_size * weights / (at.bandwidth * 1e12) / at.gpus
+        return work(prefill + written * 2.0 * language, at.hours(prefill) + reading / 3600)
 
     def search(passes: float) -> dict[str, float]:
         """Prefills with the answer appended."""
-        return work(passes * with_answer, machine.hours(passes * with_answer))
+        return work(passes * with_answer, at.hours(passes * with_answer))
 
     joint, floor = JointSettings(), float(cost.lowest_fraction(Workload(at.text, visual, "entry", 0)))
     teacher = joint.max_samples * at.answer * (2 * TOP_TOKENS + 1) * 4
@@ -206,11 +166,11 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
     grid = [Schedule.single(layer, keep, layers).counts([visual])[0] for layer in range(1, layers) for keep in RATIOS]
     share = cost.price(torch.stack(grid), workload).sum().item() / len(grid) / full if grid else 1.0
     return {
-        "machine": asdict(machine),
+        "machine": at.machine,
         "answer_tokens": at.answer,
         "samples": at.samples,
         "items": at.items,
-        "batch": at.batch,
+        "batch": at.batch_size,
         "evaluation": evaluation(at.items),
         # the teacher once, then forward and backward through the masked model on every pass
         "gradient_search": search(at.samples * (1 + 3 * PASSES)),
@@ -218,7 +178,7 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
             "samples": joint.max_samples,
             **search(joint.expected_passes(len(default_chains()), joint.max_samples, BUDGETS, floor)),
             "bytes": weights
-            + at.batch * sample_bytes(cost.dimensions, at.text + visual + at.answer, at.answer)
+            + at.batch_size * sample_bytes(cost.dimensions, at.text + visual + at.answer, at.answer)
             + teacher,
         },
         "static_search": {"samples": _CALIBRATION, **search(_static_passes(_CALIBRATION, BUDGETS))},

@@ -35,7 +35,7 @@ class Peak:
     raised: int
 
 
-def peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch_size: int = 1) -> Peak:
+def _peak_in_child_process(spec: EvaluatorSpec, pruning: PrunerSpec | None, batch_size: int = 1) -> Peak:
     """Peak of a process of its own that loads the spec's model and answers its first samples."""
     request = {
         "spec": spec.to_dict(),
@@ -83,7 +83,7 @@ def add_peaks(
             whole = torch.cuda.max_memory_allocated(model.device)
             peak = Peak(whole, whole - before)
         else:
-            peak = peak_in_child_process(spec, pruning, batch_size)
+            peak = _peak_in_child_process(spec, pruning, batch_size)
         found.append(replace(row, peak_bytes=peak.whole, prefill_bytes=peak.raised))
     return found
 

@@ -59,7 +59,8 @@ def break_even(cost: Measured, retention: Sequence[float], num_text: int) -> int
 
 
 def useful_batch(profile: TimeProfile, num_text: int, num_visual: int, *, enough: float = 0.8) -> int:
-    """The smallest batch that was measured at which half of the tokens save as much time as FLOPs say, nearly; else the largest.
+    """The smallest batch that was measured at which half of the tokens save as much time as FLOPs say, nearly; else the
+    largest.
 
     With few tokens in a layer its fixed cost hides the saving. Half of the tokens leave before the second layer.
     """
@@ -75,7 +76,7 @@ def useful_batch(profile: TimeProfile, num_text: int, num_visual: int, *, enough
     return profile.batches[-1]
 
 
-def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> float:
+def _flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> float:
     """Which fraction of the FLOPs a budget of time or of bytes comes to, for a prompt of this size that runs alone.
 
     For places that search or select by FLOPs. Where a pruner runs, the budget itself is solved for each batch.
@@ -103,8 +104,8 @@ def flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> f
 
 
 def said_fraction(budget: Budget, model: Any, sizes: tuple[int, int], say: Callable[[str], None]) -> float:
-    """`flops_share` of a budget for a prompt of a typical size (text, visual); what it comes to is said."""
-    share = round(flops_share(budget, model, *sizes), 3)
+    """`_flops_share` of a budget for a prompt of a typical size (text, visual); what it comes to is said."""
+    share = round(_flops_share(budget, model, *sizes), 3)
     if budget.kind != "flops":
         say(
             f"{budget.label}: {share:.1%} of the FLOPs, for a prompt of {sizes[0]} text and {sizes[1]} visual tokens alone "

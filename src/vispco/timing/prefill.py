@@ -1,22 +1,99 @@
-"""The first token: from inputs (pixels and words) to the next word, as a whole and by part."""
+"""The first token: from inputs (pixels and words) to the next word, as a whole and by part, and the clocks that time it."""
 
+import copy
 import inspect
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from transformers.generation.streamers import BaseStreamer
 
 from vispco.core.errors import InvalidInputError
+from vispco.core.schedule import Schedule
 from vispco.cost import Workload
 from vispco.cost.counted_flops import counted_flops
+from vispco.engine import Planner
 from vispco.engine.tower_cut import TowerCut
 from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Encoded
 from vispco.families import family_of
 from vispco.pruner.pruner import Pruner
+from vispco.scorers import Scorer
+from vispco.scorers.allocation import SCORE
 from vispco.scorers.base import VisionNeeds
-from vispco.timing.clock import PartClock, TokenClock, now
+
+
+def now(device: torch.device) -> float:
+    """The time in seconds, after all work of the device is finished."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+    return time.perf_counter()
+
+
+class TokenClock(BaseStreamer):  # type: ignore[misc]  # transformers is untyped here
+    """A streamer that records the time of each token. The first thing that `generate()` streams is the prompt."""
+
+    def __init__(self) -> None:
+        self.prompted = False
+        self.times: list[float] = []
+
+    def put(self, value: Any) -> None:
+        del value  # on the host: the device has finished it
+        if self.prompted:
+            self.times.append(time.perf_counter())
+        self.prompted = True
+
+    def end(self) -> None:
+        pass
+
+
+class PartClock:
+    """Adds up what a prefill spends on planning (a predictor) and on scoring, while `pruner` runs."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.planning = self.scoring = 0.0
+
+    def watch(self, pruner: Pruner) -> Pruner:
+        """The same pruner, timed by this clock. A fixed schedule needs no planning."""
+        plan = pruner.schedule
+        chain = pruner.chain
+        divided = chain.allocation != SCORE  # then ratings are asked for by themselves
+        chain = replace(chain, stages=tuple((n, self._scorer(each, divided=divided)) for n, each in chain.stages))
+        watched = Pruner(chain, plan if isinstance(plan, Schedule) else self._planner(plan), pixels=pruner.pixels)
+        watched.tower, watched.prepared = pruner.tower, pruner.prepared
+        return watched
+
+    def _scorer(self, scorer: Scorer, *, divided: bool) -> Scorer:
+        watched = copy.copy(scorer)
+        name = "score" if divided and scorer.rates else "select"
+        method = getattr(scorer, name)
+
+        def choose(context: Any) -> Any:
+            made, seconds = self._timed(method, context)
+            self.scoring += seconds
+            return made
+
+        object.__setattr__(watched, name, choose)
+        return watched
+
+    def _planner(self, planner: Planner) -> Planner:
+        def plan(layout: Any, embeddings: torch.Tensor) -> Any:
+            made, seconds = self._timed(planner, layout, embeddings)
+            self.planning += seconds
+            return made
+
+        return plan
+
+    def _timed(self, action: Callable[..., Any], *args: Any) -> tuple[Any, float]:
+        start = now(self.device)
+        made = action(*args)
+        return made, now(self.device) - start
 
 
 @dataclass(frozen=True)
@@ -30,8 +107,8 @@ class _Tokens:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Seconds of one prefill by part, the tokens that each layer saw [B, L] and what they were chosen from, and the bytes of
-    the KV cache that it left.
+    """Seconds of one prefill by part, the tokens that each layer saw [B, L] and what they were chosen from, and the
+    bytes of the KV cache that it left.
     """
 
     vision: float
@@ -74,7 +151,11 @@ def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> _Parts:
         start = now(model.device)
         out = model(**inputs, use_cache=True, **last_logits(model))
         whole = now(model.device) - start
-        spent = _spent(model, encoded, watched)
+        if watched is None:
+            counts = torch.tensor(encoded.num_visual)[:, None].expand(-1, len(family_of(model).layers(model)))
+            workload = Workload(encoded.num_text, encoded.num_visual)
+        else:
+            counts, workload = watched.token_counts(model), watched.workload(model)
     if "mm_encoder_outputs" not in inputs:
         whole = max(0.0, whole - vision)  # this model encodes pictures inside its forward pass
     return _Parts(
@@ -82,7 +163,8 @@ def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> _Parts:
         clock.planning,
         clock.scoring,
         whole - clock.planning - clock.scoring,
-        *spent,
+        counts,
+        workload,
         kv_bytes(out.past_key_values),
     )
 
@@ -128,11 +210,3 @@ def without_pixels(model: Any, encoded: Encoded, pruner: Pruner | None) -> tuple
 
 def last_logits(model: Any) -> dict[str, int]:
     return {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
-
-
-def _spent(model: Any, encoded: Encoded, pruner: Pruner | None) -> tuple[torch.Tensor, Workload]:
-    if pruner is None:
-        layers = len(family_of(model).layers(model))
-        whole = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
-        return whole, Workload(encoded.num_text, encoded.num_visual)
-    return pruner.token_counts(model), pruner.workload(model)

@@ -1,7 +1,7 @@
 """`profile_model`: times of a layer by its tokens and the batch, of a drop, and of the rest of a prefill.
 
-The layers are timed on prompts of text, which can have any length. Prompts with pictures are timed unpruned and under a few
-schedules, to which what stands around the layers, the price of a drop and the scale of the layers' times are fitted.
+The layers are timed on prompts of text, which can have any length. Prompts with pictures are timed unpruned and under a
+few schedules, to which what stands around the layers, the price of a drop and the scale of the layers' times are fitted.
 Everything is run in rounds, and a figure is the median of its rounds, or their least where the medians cannot be true.
 """
 
@@ -24,8 +24,7 @@ from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.pruner.measured_planner import device_name
 from vispco.pruner.pruner import Pruner
-from vispco.timing.clock import now
-from vispco.timing.prefill import last_logits, without_pixels
+from vispco.timing.prefill import last_logits, now, without_pixels
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
@@ -60,7 +59,8 @@ def profile_model(
     scorer: str = "fastv",
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> TimeProfile:
-    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are repeated).
+    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are
+    repeated).
 
     tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
     """
@@ -106,7 +106,8 @@ def profile_prompts(
 class _Measurement:
     """A measurement in progress: its sizes, and the times so far in seconds.
 
-    times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs]. towers: of the vision tower.
+    times: of a layer, by batch and size, one for each round. prefills: by batch, [rounds, runs]. towers: of the vision
+    tower.
     """
 
     model: Any
@@ -126,7 +127,7 @@ class _Measurement:
     def runs(self) -> list[Schedule]:
         """The pruners that prefills are timed under: the unpruned one first, the one with most drops last."""
         layers = len(family_of(self.model).layers(self.model))
-        return [Schedule.full(layers), *fitted_schedules(layers), many_drops(layers)]
+        return [Schedule.full(layers), *_fitted_schedules(layers), _many_drops(layers)]
 
     def run(self, on_progress: Progress) -> None:
         """Time all of it in `rounds` more rounds, after one that warms up."""
@@ -157,7 +158,7 @@ class _Measurement:
         model, prompts, sizes = self.model, self.prompts, self.sizes
         batches = tuple(sorted(prompts))
         typical_ms = [[1e3 * float(typical(self.times[b, n])) for n in sizes] for b in batches]
-        faults = [fault for b, row in zip(batches, typical_ms, strict=True) for fault in falling_times(sizes, row, b)]
+        faults = [fault for b, row in zip(batches, typical_ms, strict=True) for fault in _falling_times(sizes, row, b)]
         table = [_never_falling(row) for row in typical_ms]
         fitted, margins, spreads = [], [], []
         for batch, row in zip(batches, table, strict=True):
@@ -167,7 +168,7 @@ class _Measurement:
             measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
             if typical is not np.median:
                 measured = 1e3 * typical(seconds_by_round, axis=0)
-            scale, fixed, drop = fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
+            scale, fixed, drop = _fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
             made_of = _prefill_parts(np.array(tokens_of_runs), np.array(sizes), np.array(row))  # [runs, 3]
             if drop <= 0:  # hidden by noise: from the least times, of the runs with most drops and with none
                 least = 1e3 * seconds_by_round.min(axis=0)
@@ -219,7 +220,7 @@ def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, war
     return whole if "mm_encoder_outputs" in inputs else max(0.0, whole - vision)
 
 
-def fitted_schedules(num_layers: int) -> list[Schedule]:
+def _fitted_schedules(num_layers: int) -> list[Schedule]:
     """Schedules with one, two and three drops, early and late, from which the price of a drop is fitted."""
     stages: list[dict[float, float]] = [
         {0.5: 0.99},
@@ -234,7 +235,7 @@ def fitted_schedules(num_layers: int) -> list[Schedule]:
     return found
 
 
-def many_drops(num_layers: int) -> Schedule:
+def _many_drops(num_layers: int) -> Schedule:
     """One in a hundred tokens leaves before each of some layers: drops alone, many times the noise of a single one."""
     layers = range(1, min(num_layers, 9))
     return Schedule.stages({layer: 1.0 - 0.01 * layer for layer in layers}, num_layers)
@@ -255,21 +256,23 @@ def _longest(schedule: Schedule, encoded: Encoded) -> list[int]:
     return longest
 
 
-def fit_parts(
+def _fit_parts(
     tokens: np.ndarray[Any, Any], measured: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any], row: np.ndarray[Any, Any]
 ) -> tuple[float, float, float]:
-    """Scale of the layers' times, fixed part and price of a drop that fit measured prefills, in ratio, none of them negative.
+    """Scale of the layers' times, fixed part and price of a drop that fit measured prefills, in ratio, none of them
+    negative.
 
-    tokens: [R, L], of each layer in each run, the first unpruned. measured: [R], in ms. row: the times of a layer at `sizes`.
+    tokens: [R, L], of each layer in each run, the first unpruned. measured: [R], in ms. row: the times of a layer at
+    `sizes`.
     """
     parts = _prefill_parts(tokens, sizes, row)
-    scale, fixed, drop = nonnegative_weights(parts / measured[:, None], np.ones(len(measured))).tolist()
+    scale, fixed, drop = _nonnegative_weights(parts / measured[:, None], np.ones(len(measured))).tolist()
     if scale <= 0:  # times too noisy to tell: as the layers were measured alone
         return 1.0, max(0.0, float(measured[0] - parts[0, 0])), max(0.0, float(measured[1] - measured[0]))
     return scale, fixed, drop
 
 
-def nonnegative_weights(columns: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _nonnegative_weights(columns: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Least-squares weights [C] of columns [R, C], none negative: the best over every choice of the columns that weigh.
 
     For a few columns; what it tries doubles with each.
@@ -316,7 +319,7 @@ def _time_layers(model: Any, layers: Any, batch: int, size: int) -> float:
     return marks[1] - marks[0]
 
 
-def falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> list[str]:
+def _falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> list[str]:
     """A sentence on times that fall with the work, before they are made monotone. One disturbed size is not enough."""
     half = len(row) // 2
     few, many = (float(np.median(part)) for part in (row[:half], row[half:]))

@@ -1,10 +1,12 @@
-"""What was measured or estimated on a machine, for people: tables as texts."""
+"""Measurements and estimates of this machine as tables of text."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from vispco.cost import TimeProfile
+from vispco.evaluation.frontier_tables import Table
 from vispco.families.tower_shape import account_sentence
+from vispco.timing.timing import PROMPTS, BenchRow
 
 CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
 """Columns, rows of as many cells, and a caption."""
@@ -103,6 +105,24 @@ def profile_table(found: TimeProfile) -> CaptionedTable:
         rows.append((str(batch), *layers, *rest))
     columns = ("batch", *(str(found.tokens[place]) for place in shown), "drop", "rest", "tower", "margin")
     return columns, rows, caption
+
+
+def with_times(points: Table, timed: Sequence[BenchRow]) -> Table:
+    """The table of a frontier, cheapest first, with the time to the first token of each row and how much faster it is."""
+    columns, rows = points
+    cells = [f"{row.ttft_ms['p50']:.1f} (×{row.speedup['ttft']:.2f})" for row in timed[1:]]
+    if len(cells) != len(rows):
+        return points
+    shown = [(*row[:1], cell, *row[1:]) for row, cell in zip(rows, cells, strict=True)]
+    return (*columns[:1], "first token, ms", *columns[1:]), shown
+
+
+def time_line(timed: Sequence[BenchRow]) -> str:
+    """What the times are about."""
+    return (
+        f"first token: median with its speed-up, unpruned {timed[0].ttft_ms['p50']:.1f} ms; the vision tower included; the "
+        f"{PROMPTS} largest pictures, one prompt at a time"
+    )
 
 
 def search_bill(data: dict[str, Any]) -> str:

@@ -59,7 +59,8 @@ def measure_throughput(
 ) -> list[_ThroughputRow]:
     """Every candidate and the unpruned model answer the whole queue, interleaved, in batches of each size.
 
-    The queue has as many requests as the largest batch; samples come again until it is full, and those beyond are left out.
+    The queue has as many requests as the largest batch; samples come again until it is full, and those beyond are left
+    out.
     What was begun is ended: every row has a round.
     """
     settings = settings or QueueSettings()

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from vispco import cost
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget
 from vispco.cost.floor import raised_budgets
 from vispco.data.sample import Sample
 from vispco.evaluation.encoded import Encoded, encode, pad_token
+from vispco.evaluation.frontier import Frontier
 from vispco.pruner.pruner import Pruner
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.candidate_options import UNPRUNED
@@ -20,17 +23,20 @@ from vispco.timing.prefill import count_flops, count_tower_flops, time_generatio
 
 Progress = Callable[[int, int, str], None]
 PARTS = ("vision", "predictor", "scoring", "language")
+TIMES = "times.json"  # of a search: the rows of `time_budgets`
+PROMPTS = 4  # of `time_budgets`, the largest pictures: where pruning matters
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchRow:
     """Medians over rounds and prompts; speed-ups are medians of ratios, each to the unpruned run of the same round.
 
-    flops: the language model's, as a fraction of unpruned (cost `exact`), the mean over prompts as in `Evaluation`. prefill: the
-    same of all that torch counts in the prefill; tower_share: of it, the vision tower and the projector. ttft_ms: p50 and p95 of the time to the
-    first token, pictures and words in, first word out. speedup: `ttft` and `language` as measured, `ttft_implied` by all
-    FLOPs that torch counts in that prefill, `language_implied` by the cost model. peak_bytes: of a process that does only
-    this, with its weights; prefill_bytes: by how much the prefill raised it. None where it was not measured.
+    flops: the language model's, as a fraction of unpruned (cost `exact`), the mean over prompts as in `Evaluation`.
+    prefill: the same of all that torch counts in the prefill; tower_share: of it, the vision tower and the projector.
+    ttft_ms: p50 and p95 of the time to the first token, pictures and words in, first word out. speedup: `ttft` and
+    `language` as measured, `ttft_implied` by all FLOPs that torch counts in that prefill, `language_implied` by the
+    cost model. peak_bytes: of a process that does only this, with its weights; prefill_bytes: by how much the prefill
+    raised it. None where it was not measured.
     predicted_ms: of the language model's prefill, by the profile of this device (`vispco profile`): to be compared with
     predictor, scoring and language of `parts_ms`. break_even: from how many visual tokens on pruning like this pays, by
     the same. None without a profile. unmet: how the row misses its budget, None where it meets it: a floor above it, or
@@ -129,6 +135,17 @@ def time_candidates(
     return [_row(name, budgets.get(name), pruner, logs[name], logs[UNPRUNED]) for name, pruner in pruners.items()]
 
 
+def time_budgets(
+    model: Any, processor: Any, samples: Sequence[Sample], spec: PrunerSpec, frontier: Frontier
+) -> list[BenchRow]:
+    """The unpruned model, and what a search found at each budget of its frontier, cheapest first, one prompt at a time."""
+    points = sorted(frontier.points, key=lambda point: float(point.provenance["budget"]))
+    budgets = dict.fromkeys(point.provenance.get("asked") or float(point.provenance["budget"]) for point in points)
+    largest = sorted(samples, key=lambda sample: -sample.area)[:PROMPTS]
+    candidates = {f"{Budget.of(budget)}": spec.at(budget) for budget in budgets}
+    return time_candidates(model, processor, largest, candidates, BenchSettings(rounds=3, new_tokens=2))
+
+
 def resolve_candidates(candidates: Mapping[str, PrunerSpec], model: Any) -> dict[str, Pruner | None]:
     """The unpruned model, and a new pruner for each candidate, by name."""
     return {UNPRUNED: None, **{name: spec.resolve(model) for name, spec in candidates.items()}}
@@ -201,16 +218,7 @@ def _unmet(budget: Budget, log: _Log, whole: _Log) -> str | None:
 
 def summarize(seconds: Sequence[float]) -> dict[str, float]:
     """p50 and p95, in milliseconds."""
-    ordered = sorted(seconds)
-    return {"p50": 1e3 * statistics.median(ordered), "p95": 1e3 * quantile(ordered, 0.95)}
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """By linear interpolation between the two nearest of the ordered values."""
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+    return {"p50": 1e3 * statistics.median(seconds), "p95": 1e3 * float(np.quantile(seconds, 0.95))}
 
 
 def paired_speedup(reference: Sequence[float], own: Sequence[float]) -> float:

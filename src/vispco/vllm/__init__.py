@@ -3,8 +3,8 @@
     llm = LLM(model, **vispco.vllm.options("divprune", keep=0.25))
     llm.generate({..., "mm_processor_kwargs": {"vispco_keep": 0.5}})     # a share of its own for a request
 
-Installing vispco changes nothing in vLLM: its models are registered under names of their own, and `options` asks for them.
-This package can be imported without vLLM.
+Installing vispco changes nothing in vLLM: its models are registered under names of their own, and `options` asks for
+them. This package can be imported without vLLM.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The choice of one picture's tokens, and how their places travel with them.
 
 vLLM caches what the vision tower gives for a picture and hands parts of it to the language model, in any step. A token's
-place in its picture therefore travels in columns behind its features: two digits of base 128 for each axis, because bfloat16
-holds whole numbers exactly only up to 256.
+place in its picture therefore travels in columns behind its features: two digits of base 128 for each axis, because
+bfloat16 holds whole numbers exactly only up to 256.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ GridSize = tuple[int, int, int]
 def choose(scorer: Scorer, embeddings: Tensor, grid: GridSize, count: int) -> Tensor:
     """Which of a picture's tokens stay, in order: embeddings [N, D] as they enter the language model -> int64 [count].
 
-    A picture is chosen alone, whatever shares its batch or its prompt, so that a cached choice is the one that would be made.
+    A picture is chosen alone, whatever shares its batch or its prompt, so that a cached choice is the one that would be
+    made.
     """
     number = len(embeddings)
     if count >= number:
@@ -72,7 +73,7 @@ def line_places(index: Tensor) -> Tensor:
 
 
 def tower_batches(sizes: list[int], most: int) -> list[slice]:
-    """Neighbouring pictures of so many tokens at most together; a larger one is alone."""
+    """Runs of neighbouring pictures with at most `most` tokens together; a larger picture is alone."""
     found: list[slice] = []
     start, total = 0, 0
     for place, size in enumerate(sizes):
@@ -95,8 +96,8 @@ def check_places(largest: int) -> None:
 def prompt_positions(length: int, pictures: list[tuple[int, int, int]]) -> tuple[Tensor, int]:
     """Positions of a prompt before tokens' own places are added: int64 [AXES, length], and what to add to later ones.
 
-    pictures: (offset, tokens that are left, positions that the whole picture takes up) in order. Text counts on as if nothing
-    had left; the tokens of a picture all stand at its beginning.
+    pictures: (offset, tokens that are left, positions that the whole picture takes up) in order. Text counts on as if
+    nothing had left; the tokens of a picture all stand at its beginning.
     """
     advance = np.ones(length, dtype=np.int64)  # from each token to the next
     for offset, left, span in pictures:

@@ -38,12 +38,13 @@ REFUSED = {
 def options(scorer: ChainLike | None = None, **choice: Unpack[ServingChoice]) -> dict[str, Any]:
     """Arguments of `vllm.LLM` for a pruned engine: LLM(model, **options("divprune", keep=0.25)).
 
-    scorer, keep: who chooses, and the share of each picture's tokens that stays. pruner, budget: in place of them, a saved
-    pruner or the folder of a search whose drops are all before the language model. max_keep: the largest share that a request
-    may ask for in `mm_processor_kwargs` (vispco_keep, or image_pruning_rate for the share that leaves); 1 by default.
+    scorer, keep: who chooses, and the share of each picture's tokens that stays. pruner, budget: in place of them, a
+    saved pruner or the folder of a search whose drops are all before the language model. max_keep: the largest share
+    that a request may ask for in `mm_processor_kwargs` (vispco_keep, or image_pruning_rate for the share that leaves);
+    1 by default.
     """
     check_version()
-    return {"hf_overrides": ConfigOverride(ServingSettings.choose(scorer, **choice)), "enforce_eager": True}
+    return {"hf_overrides": _ConfigOverride(ServingSettings.choose(scorer, **choice)), "enforce_eager": True}
 
 
 def arguments(model: str | Path, scorer: ChainLike | None = None, **choice: Unpack[ServingChoice]) -> list[str]:
@@ -51,7 +52,7 @@ def arguments(model: str | Path, scorer: ChainLike | None = None, **choice: Unpa
     with suppress(MissingExtraError):  # they may be meant for another machine
         check_version()
     settings = ServingSettings.choose(scorer, **choice)
-    override = {"architectures": [pruned_architecture(config_of(model))], FIELD: settings.to_dict()}
+    override = {"architectures": [_pruned_architecture(config_of(model))], FIELD: settings.to_dict()}
     return ["--hf-overrides", json.dumps(override, separators=(",", ":")), "--enforce-eager"]
 
 
@@ -75,7 +76,7 @@ def check_version() -> str:
 
 
 @dataclass(frozen=True)
-class ConfigOverride:
+class _ConfigOverride:
     """vLLM's `hf_overrides` as a function of a model's config: it is pickled into the engine's processes."""
 
     settings: ServingSettings
@@ -83,12 +84,12 @@ class ConfigOverride:
     def __call__(self, config: Any) -> Any:
         if config.architectures == [""]:  # a trial of vLLM's own, to see whether the type of model changes
             return config
-        name = pruned_architecture(config.to_dict())
+        name = _pruned_architecture(config.to_dict())
         config.update({"architectures": [name], FIELD: self.settings.to_dict()})
         return config
 
 
-def pruned_architecture(config: Mapping[str, Any]) -> str:
+def _pruned_architecture(config: Mapping[str, Any]) -> str:
     """The registered name for a model's config."""
     given = (config.get("architectures") or [None])[0]
     vision = config.get("vision_config") or {}
@@ -106,6 +107,6 @@ def pruned_architecture(config: Mapping[str, Any]) -> str:
 
 def config_of(model: str | Path) -> Mapping[str, Any]:
     """The config of a shipped model, a folder or a hub id, as data."""
-    from vispco.models.model_source import read_config  # noqa: PLC0415 - seconds of import
+    from vispco.models.model_spec import read_config  # noqa: PLC0415 - seconds of import
 
     return dict(read_config(str(model)).to_dict())

@@ -1,9 +1,11 @@
 """vLLM's own model classes with pictures that are thinned before the language model.
 
-`embed_multimodal` runs the unchanged tower, chooses with a scorer of vispco and appends each token's place in its picture.
-`get_mrope_input_positions` gives text the positions of the unpruned prompt, `embed_input_ids` takes the places off again and
-`forward` adds them to the positions. None of it depends on which part of a prompt a step holds, so chunked prefill and prefix
-caching work as without pruning.
+`embed_multimodal` runs the unchanged tower, chooses with a scorer of vispco and appends each token's place in its
+picture.
+`get_mrope_input_positions` gives text the positions of the unpruned prompt, `embed_input_ids` takes the places off
+again and
+`forward` adds them to the positions. None of it depends on which part of a prompt a step holds, so chunked prefill and
+prefix caching work as without pruning.
 """
 
 from __future__ import annotations
@@ -195,7 +197,7 @@ class _LlavaInfo(PrunedInfo, llava.LlavaProcessingInfo):  # type: ignore[misc]
     """LLaVA-1.5."""
 
 
-class LlavaProcessor(PrunedProcessor, llava.LlavaMultiModalProcessor):  # type: ignore[misc]
+class _LlavaProcessor(PrunedProcessor, llava.LlavaMultiModalProcessor):  # type: ignore[misc]
     """One square of patches for each picture."""
 
     def picture_grids(self, processed: Mapping[str, Any]) -> Tensor:
@@ -205,7 +207,7 @@ class LlavaProcessor(PrunedProcessor, llava.LlavaMultiModalProcessor):  # type: 
         return torch.tensor([size] * len(processed["pixel_values"]))
 
 
-@MULTIMODAL_REGISTRY.register_processor(LlavaProcessor, info=_LlavaInfo, dummy_inputs=llava.LlavaDummyInputsBuilder)
+@MULTIMODAL_REGISTRY.register_processor(_LlavaProcessor, info=_LlavaInfo, dummy_inputs=llava.LlavaDummyInputsBuilder)
 class VispcoLlavaForConditionalGeneration(
     _LinePictures,
     llava.LlavaForConditionalGeneration,  # type: ignore[misc]

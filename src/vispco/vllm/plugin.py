@@ -13,7 +13,7 @@ from vispco.vllm.settings import KEEP, PRUNE, ServingSettings
 def register() -> None:
     """Register the pruned classes under names of their own, in every process of vLLM. Nothing else changes.
 
-    A version of vLLM that is not listed gets no names: `options` says so.
+    A version of vLLM that is not listed gets no names; `options` refuses it.
     """
     try:
         check_version()

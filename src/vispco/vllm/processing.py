@@ -1,6 +1,6 @@
-"""From pictures to placeholders: as many as tokens will be left, with the number beside the pixels.
+"""Mixins for vLLM's processing classes: as many placeholders as tokens stay, and that number beside the pixels.
 
-What is mixed into vLLM's own classes for a model. The count follows from the size of a picture and the share alone.
+The number follows from the size of a picture and the share alone.
 """
 
 from __future__ import annotations

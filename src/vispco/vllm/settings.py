@@ -47,7 +47,7 @@ class ServingSettings:
     max_keep: float = 1.0
 
     def __post_init__(self) -> None:
-        check_servable(Chain.of(self.scorer))
+        _check_servable(Chain.of(self.scorer))
         object.__setattr__(self, "max_keep", _check_share(self.max_keep, "max_keep"))
         object.__setattr__(self, "keep", _check_share(self.keep, "keep", self.max_keep))
 
@@ -74,8 +74,8 @@ class ServingSettings:
     def of_pruner(cls, source: str | Path, budget: float | str | None = None, max_keep: float = 1.0) -> Self:
         """From a saved pruner or the folder of a search whose drops are all before the language model.
 
-        budget: which of its schedules; a saved schedule has its own. A search that plans for each input is served by its one
-        schedule for inputs of a typical size, since an engine must know the count before it has seen the picture.
+        budget: which of its schedules; a saved schedule has its own. A search that plans for each input is served by
+        its one schedule for inputs of a typical size, since an engine must know the count before it has seen the picture.
         """
         config = PrunerSpec.load(source)
         wanted = config.budget if budget is None else budget
@@ -87,7 +87,7 @@ class ServingSettings:
             )
         else:
             config = config.static(wanted)
-        return cls(str(config.chain), share_before_layers(config.schedule, source), max_keep)
+        return cls(str(config.chain), _share_before_layers(config.schedule, source), max_keep)
 
     @property
     def chooser(self) -> Scorer:
@@ -143,7 +143,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def share_before_layers(schedule: Schedule, source: object = "This schedule") -> float:
+def _share_before_layers(schedule: Schedule, source: object = "This schedule") -> float:
     """The one share of a schedule whose drops are all before layer 0."""
     if schedule.per_sample or len(set(schedule.retention)) > 1:
         raise InvalidInputError(
@@ -153,7 +153,7 @@ def share_before_layers(schedule: Schedule, source: object = "This schedule") ->
     return float(schedule.retention[0])  # type: ignore[arg-type]
 
 
-def check_servable(chain: Chain) -> None:
+def _check_servable(chain: Chain) -> None:
     """Refuse a chain that cannot choose inside vLLM, by what its scorers declare."""
     for reason in _obstacles(chain):
         raise InvalidInputError(f"The scorer {chain.name!r} {reason}")

@@ -22,7 +22,7 @@ from vispco.compare.methods import (
     text_rows,
 )
 from vispco.compare.methods.fill import chosen_methods
-from vispco.compare.methods.on_top import STAYS, search_on_top
+from vispco.compare.methods.on_top import STAYS, on_top
 from vispco.compare.methods.table import continued
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.runs.run_folder import RunFolder
@@ -178,7 +178,7 @@ def test_the_own_schedule_of_a_method_takes_part_in_its_search(setup, table, mon
     monkeypatch.setattr(TaskEvaluator, "kl", lambda *_: next(told))
     settings = replace(SETTINGS, search="vispco-halving")
     own = table.row("divprune", "scaled", 0.5)
-    row = search_on_top(setup, settings, "divprune", 0.5, own)
+    row = on_top(setup, settings, "divprune", "searched", 0.5, own)
     assert (STAYS in row.note) is stays
     assert row.fraction <= 0.5 + 1e-9
     assert (row.kind, row.budget) == ("searched", 0.5)
@@ -187,7 +187,7 @@ def test_the_own_schedule_of_a_method_takes_part_in_its_search(setup, table, mon
 
 
 def test_methods_that_no_gradient_passes_are_searched_without_one(setup):
-    row = search_on_top(setup, replace(SETTINGS, search="vispco-static", evaluated_search="random-1"), "aim", 0.5)
+    row = on_top(setup, replace(SETTINGS, search="vispco-static", evaluated_search="random-1"), "aim", "searched", 0.5)
     assert row.note.startswith("random-1")
 
 

@@ -77,11 +77,11 @@ def test_a_file_that_is_no_comparison_is_refused(content, tmp_path):
 
 
 def test_the_table_has_a_line_for_each_row_and_a_column_for_each_task(comparison):
-    table = comparison_table(comparison)
-    assert table.columns[-3:] == ("left", "right", "average")
-    assert "exact" in table.columns[1]
-    assert {len(row) for row in table.rows} == {len(table.columns)}
-    best = next(line for line in table.rows if line[0] == "single-grid")
+    columns, rows = comparison_table(comparison)
+    assert columns[-3:] == ("left", "right", "average")
+    assert "exact" in columns[1]
+    assert {len(row) for row in rows} == {len(columns)}
+    best = next(line for line in rows if line[0] == "single-grid")
     row = comparison.rows[5]
     assert best[2] == f"{row.evaluation.fraction['exact']:.3f}"
     assert best[5] == str(row.evaluations)
@@ -139,7 +139,7 @@ def test_a_budget_may_be_by_the_papers_cost_model(calibration, test_set):
     found = compare(Calibration(calibration, cost="paper"), test_set, 0.5, ["vtw"])
     assert found.cost == "paper"
     assert found.rows[1].evaluation.fraction["paper"] <= 0.5
-    assert "paper" in comparison_table(found).columns[1]
+    assert "paper" in comparison_table(found)[0][1]
 
 
 def test_a_test_evaluator_without_the_budgets_cost_model_is_refused(calibration):

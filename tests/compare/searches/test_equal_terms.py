@@ -123,8 +123,8 @@ def test_a_comparison_of_one_budget_or_without_vispco_has_no_such_table():
     assert "reached" not in one.rows[1].to_dict()
     assert equal_terms_table(compared(["random-2"])) is None
     both = equal_terms_table(compared(["random-2", "vispco"]))
-    assert [row[0] for row in both.rows] == ["vispco", "random-2"]
-    assert comparison_table(one).columns[0] == "method"
+    assert [row[0] for row in both[1]] == ["vispco", "random-2"]
+    assert comparison_table(one)[0][0] == "method"
 
 
 def test_a_stopped_comparison_goes_on_and_another_bill_is_searched_again():
@@ -179,4 +179,4 @@ def test_a_search_that_learns_all_budgets_is_billed_once_and_others_get_that_bil
     assert [budget for budget, _, _ in own.reached[-1].points] == [0.4, 0.5, 0.7]
     assert drawn.provenance["bill"] == [5e6, 1.0]
     assert drawn.spent.total >= 5e6
-    assert [row[0] for row in equal_terms_table(found).rows] == ["vispco", "random-2"]
+    assert [row[0] for row in equal_terms_table(found)[1]] == ["vispco", "random-2"]

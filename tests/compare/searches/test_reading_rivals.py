@@ -13,7 +13,7 @@ import tiny
 from compare.searches.conftest import built, evaluator
 from compare.searches.synthetic_search import make_sizes
 from vispco.compare.searches import Calibration, SampleSizes, compare, get, run_search
-from vispco.compare.searches.autoprune import AutoPrune, _attention_bits, _information
+from vispco.compare.searches.autoprune import _attention_bits, _AutoPrune, _information
 from vispco.compare.searches.btp_layers import _equal_stages, _layer_similarity, _pick_layers
 from vispco.compare.searches.downsample import _resized, _Shrinker
 from vispco.core.errors import BudgetFloorError, NotApplicableError, UnknownNameError
@@ -71,7 +71,7 @@ def test_bits_are_those_of_whole_attention_maps(name, side):
 
 
 def test_autoprune_is_steeper_where_the_question_says_less():
-    curves = AutoPrune().curve(torch.tensor([0.0, 1.0, 5.0]), 32, 2)
+    curves = _AutoPrune().curve(torch.tensor([0.0, 1.0, 5.0]), 32, 2)
     assert torch.equal(curves[:, :2], torch.ones(3, 2, dtype=torch.float64))
     wanted = 0.75 / (1 + math.exp(0.4 * (20 - 14.9 - 0.4)))
     assert float(curves[0, 20]) == pytest.approx(wanted)

@@ -7,7 +7,7 @@ from compare.searches.synthetic_search import SyntheticEvaluator, make_sizes
 from vispco.compare.searches import Calibration, Comparison, SampleSizes, compare, get, narrow_tables, search_cost_info
 from vispco.compare.searches.search_comparison import load_finished_rows
 from vispco.core.errors import InvalidInputError, UnknownNameError
-from vispco.report.plots.search_cost import axis_positions, draw_searches
+from vispco.report.plots.search_cost import _axis_positions, draw_searches
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.search_spec import Effort
 
@@ -87,18 +87,18 @@ def test_vispco_takes_part_within_the_budget_and_with_its_bill():
 
 def test_a_terminal_gets_two_tables_with_all_that_the_one_has():
     found = compared(["vtw", "random-4"])
-    first, second = narrow_tables(found)
-    assert first.columns[0] == second.columns[0] == "method"
-    assert first.columns[-1] == "evaluations"
-    assert second.columns[1:] == ("average", *found.tasks)
-    assert [len(row) for row in (*first.rows, *second.rows)] == [6] * 3 + [4] * 3
+    (first, costs), (second, accuracies) = narrow_tables(found)
+    assert first[0] == second[0] == "method"
+    assert first[-1] == "evaluations"
+    assert second[1:] == ("average", *found.tasks)
+    assert [len(row) for row in (*costs, *accuracies)] == [6] * 3 + [4] * 3
 
 
 def test_the_figure_shows_every_method_and_takes_searches_that_cost_nothing(tmp_path):
     pytest.importorskip("matplotlib")
     info = search_cost_info(compared(["vtw", "random-4", "single-grid"]))
-    assert axis_positions([0.0, 6.0, 3.0]) == [1.0, 6.0, 3.0]
-    assert axis_positions([0.0]) == [1 / 3]
+    assert _axis_positions([0.0, 6.0, 3.0]) == [1.0, 6.0, 3.0]
+    assert _axis_positions([0.0]) == [1 / 3]
     text = draw_searches(info, tmp_path / "figure.svg").read_text()
     assert all(name in text for name in ("vtw (no FLOPs)", "random-4", "single-grid", "unpruned"))
 

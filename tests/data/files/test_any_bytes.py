@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from vispco.core.errors import VispcoError
 from vispco.data.files import Jsonl, LlavaInstruct, Skipped, Tsv
-from vispco.data.files.json_files import read_json_array
+from vispco.data.files.json_files import _read_json_array
+from vispco.data.files.samples import decoded
 from vispco.data.files.tsv_rows import read_rows
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -33,7 +34,7 @@ def file(tmp_path):
 @given(values=st.lists(VALUES, max_size=8), indent=st.sampled_from([None, 2]), ascii_only=st.booleans())
 def test_a_json_list_is_read_back(file, values, indent, ascii_only):
     file.write_text(json.dumps(values, indent=indent, ensure_ascii=ascii_only), encoding="utf-8", newline="")
-    assert [entry[1] for entry in read_json_array(file)] == values
+    assert [entry[1] for entry in _read_json_array(file)] == values
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7])
@@ -41,7 +42,7 @@ def test_it_does_not_matter_where_the_window_ends(file, monkeypatch, chunk):
     monkeypatch.setattr("vispco.data.files.json_files.CHUNK", chunk)
     values = [1, 12345, -1.5e10, 'é]}"\\', {"a": [True, None, {"b": "[,{"}]}, [], {}, "", "\u2028😀"]
     file.write_text(json.dumps(values, ensure_ascii=False), encoding="utf-8")
-    assert [entry[1] for entry in read_json_array(file)] == values
+    assert [entry[1] for entry in _read_json_array(file)] == values
 
 
 @quick
@@ -49,7 +50,7 @@ def test_it_does_not_matter_where_the_window_ends(file, monkeypatch, chunk):
 def test_a_json_list_cut_anywhere_gives_its_beginning_and_says_so(file, values, cut):
     text = json.dumps(values)
     file.write_text(text[: 1 + cut % (len(text) - 1)], encoding="utf-8")
-    entries = list(read_json_array(file))
+    entries = list(_read_json_array(file))
     whole = [entry[1] for entry in entries if not isinstance(entry, Skipped)]
     # A number cut in two is still a number: the last one may be wrong, and only then.
     assert whole[:-1] == values[: len(whole)][:-1]
@@ -105,7 +106,8 @@ def test_one_wrong_byte_in_a_good_file_costs_some_items_at_most(tmp_path, png, c
     path.write_bytes(data)
     try:
         source = reader(path)
-        list(source.decoded())
+        for record in source:
+            decoded(record, source.report)
         assert source.report.used >= 1
     except VispcoError as error:
         assert str(path) in str(error)  # noqa: PT017

@@ -7,6 +7,7 @@ import pytest
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files import LlavaInstruct, Turn
+from vispco.data.files.samples import decoded
 
 
 def read(reader):
@@ -113,7 +114,7 @@ def test_a_picture_that_breaks_when_decoded_is_counted_then(instruct, talk, png)
     path, folder = instruct([talk("a", "b", image="a.png"), talk("a", "b", image="cut.png")])
     (folder / "cut.png").write_bytes(png[: len(png) // 2])
     reader = LlavaInstruct(path, folder)
-    assert [record.row for record, _ in reader.decoded()] == [1]
+    assert [record.row for record in reader if decoded(record, reader.report) is not None] == [1]
     assert reader.report.to_dict()["reasons"] == {"broken image": 1}
     assert (reader.report.used, reader.report.listed[0].row) == (1, 2)
 

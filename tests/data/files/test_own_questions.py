@@ -7,7 +7,7 @@ import pytest
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files import open_data
-from vispco.metrics import METRICS, EvaluationSet, read_benchmarks
+from vispco.metrics import METRICS, read_benchmarks
 
 
 @pytest.fixture
@@ -107,9 +107,9 @@ def test_questions_with_options_are_multiple_choice(tmp_path, png):
     (tmp_path / "a.png").write_bytes(png)
     row = {**ROWS[0], "options": ["blue", "red"], "answer": "B"}
     (tmp_path / "mine.jsonl").write_text(json.dumps(row))
-    (record,) = (table := EvaluationSet("mine", tmp_path / "mine.jsonl"))
-    assert record.prompt.splitlines()[1:] == ["A. blue", "B. red", "Answer with the letter of the right option only."]
-    assert [table.score(text, record) for text in ("B", "red", "A")] == [1.0, 1.0, 0.0]
+    (sample,) = read_benchmarks({"mine": tmp_path / "mine.jsonl"})
+    assert sample.question.splitlines()[1:] == ["A. blue", "B. red", "Answer with the letter of the right option only."]
+    assert [sample.score(text) for text in ("B", "red", "A")] == [1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files import Jsonl, area_equalised, equalise_areas, read_areas, take
+from vispco.data.files import Jsonl, equalise_areas, read_areas, take
 
 SKEWED = [100.0] * 900 + [500.0] * 90 + [1000.0] * 10
 
@@ -41,12 +41,9 @@ def test_the_seed_decides_and_nothing_else():
     assert first.indices != other.indices
 
 
-def test_one_enormous_picture_can_be_kept_from_filling_half_of_the_data():
+def test_one_enormous_picture_fills_half_of_the_data():
     areas = [100.0 + number for number in range(1000)] + [1e8]
     assert Counter(equalise_areas(areas, 1000).indices)[1000] == 500
-    bounded = equalise_areas(areas, 1000, max_repeats=5)
-    assert Counter(bounded.indices)[1000] == 5
-    assert sum(bounded.after) == 1000
 
 
 def test_equal_areas_and_unreadable_ones():
@@ -63,19 +60,14 @@ def test_equal_areas_and_unreadable_ones():
     st.lists(st.integers(1, 10_000), min_size=1, max_size=60),
     st.integers(1, 200),
     st.integers(1, 12),
-    st.none() | st.integers(1, 4),
 )
-def test_the_number_asked_for_is_given_in_equal_parts(areas, n, bins, max_repeats):
-    sample = equalise_areas(areas, n, bins=bins, max_repeats=max_repeats)
+def test_the_number_asked_for_is_given_in_equal_parts(areas, n, bins):
+    sample = equalise_areas(areas, n, bins=bins)
     assert sum(sample.before) == len(areas)
     assert len(sample.indices) == sum(sample.after)
     filled = [after for before, after in zip(sample.before, sample.after, strict=True) if before]
-    if max_repeats is None:
-        assert len(sample.indices) == n
-        assert max(filled) - min(filled) <= 1
-    else:
-        assert len(sample.indices) == min(n, max_repeats * len(areas))
-        assert max(Counter(sample.indices).values()) <= max_repeats
+    assert len(sample.indices) == n
+    assert max(filled) - min(filled) <= 1
     assert all(after == 0 for before, after in zip(sample.before, sample.after, strict=True) if not before)
 
 
@@ -91,8 +83,9 @@ def pictures(tmp_path, encode):
 
 
 def test_both_passes_over_a_file(pictures):
-    sample, records = area_equalised(Jsonl(pictures), 8, bins=2)
-    taken = list(records)
+    records = Jsonl(pictures)
+    sample = equalise_areas(read_areas(records), 8, bins=2)
+    taken = list(take(records, sample.indices))
     assert (sample.before, sample.after) == ((10, 2), (4, 4))
     assert Counter(record.image().size for record in taken) == {(4, 4): 4, (40, 40): 4}
     assert len({record.id for record in taken}) == 8

@@ -8,8 +8,7 @@ from PIL import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files import Tsv
-from vispco.metrics import EvaluationSet
-from vispco.metrics.vqa import vqa
+from vispco.metrics import METRICS, read_benchmarks
 
 
 def read(reader):
@@ -120,7 +119,7 @@ def test_an_empty_answer_of_a_person_is_kept_because_people_are_counted(table, c
     ((record,), _) = read(Tsv(path))
     assert record.references == ("cat",) * 3 + ("",) * 7
     assert record.turns[0].answer == "cat"
-    assert vqa("cat", record) == pytest.approx((3 * 2 / 3 + 7) / 10)
+    assert METRICS.get("vqa")("cat", record) == pytest.approx((3 * 2 / 3 + 7) / 10)
     _, report = read(
         Tsv(
             table(
@@ -175,12 +174,12 @@ def test_wrong_arguments_are_refused_at_once(table, row, tmp_path, header):
             Tsv(path, **change)
 
 
-def test_an_evaluation_set_asks_in_its_benchmarks_words_and_scores(table, row, header):
-    reader = EvaluationSet("MMBench", table([header, row(hint="Look.")]))
-    (record,) = reader
-    assert record.task == "mmbench"
-    assert record.prompt.startswith("Hint: Look.\nWhich?\nA. dog\nB. cat\n")
-    assert (reader.score("(A)", record), reader.score("B", record), reader.score("", record)) == (1.0, 0.0, 0.0)
+def test_a_benchmarks_rows_are_asked_in_its_words_and_scored(table, row, header):
+    (sample,) = read_benchmarks({"MMBench": table([header, row(hint="Look.")])})
+    assert (sample.task, sample.record.task) == ("mmbench", "mmbench")
+    assert sample.record.prompt == sample.question
+    assert sample.question.startswith("Hint: Look.\nWhich?\nA. dog\nB. cat\n")
+    assert (sample.score("(A)"), sample.score("B"), sample.score("")) == (1.0, 0.0, 0.0)
 
 
 def test_records_can_be_kept_and_opened_in_any_order(table, row, header):

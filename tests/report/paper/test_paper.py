@@ -85,14 +85,14 @@ def test_every_step_is_a_command_with_options_that_it_has(step):
 
 def test_tables_have_every_method_budget_and_curve(folder):
     tables = PaperRuns("invented-vl", folder).tables()
-    first, searches, times, curves = tables.values()
-    assert searches.rows[-1][:2] == ("aim", "48.0")
-    assert first.columns == ("budget", "method", "average", *TASKS)
-    assert len(first.rows) == 1 + len(BUDGETS) * (2 * len(METHODS) + 1)
-    assert {len(row) for table in tables.values() for row in table.rows} >= {len(first.columns)}
-    assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
-    assert [row[0] for row in curves.rows] == list(KERNELS)
-    assert [row[3] for row in times.rows] == ["1.00", "1.25", "2.00"]
+    (columns, first), (_, searches), (_, times), (_, curves) = tables.values()
+    assert searches[-1][:2] == ("aim", "48.0")
+    assert columns == ("budget", "method", "average", *TASKS)
+    assert len(first) == 1 + len(BUDGETS) * (2 * len(METHODS) + 1)
+    assert {len(row) for _, rows in tables.values() for row in rows} >= {len(columns)}
+    assert all(len(row) == len(own) for own, rows in tables.values() for row in rows)
+    assert [row[0] for row in curves] == list(KERNELS)
+    assert [row[3] for row in times] == ["1.00", "1.25", "2.00"]
 
 
 def test_statements_are_what_the_runs_say(folder):

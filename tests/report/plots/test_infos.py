@@ -13,8 +13,8 @@ from vispco.data.files.sampling import equalise_areas
 from vispco.evaluation.frontier import Frontier
 from vispco.report import plots
 from vispco.report.examples import pack, unpack
-from vispco.report.plots.figures import planned
-from vispco.report.plots.retention import mean_retention
+from vispco.report.plots.figures import _planned
+from vispco.report.plots.retention import _mean_retention
 from vispco.report.run_files import read
 
 
@@ -36,7 +36,7 @@ def test_a_sweep_in_another_folder_is_drawn_with_the_search_of_its_model(tmp_pat
     swept().save(tmp_path / "sweep" / "grid.frontier.json")
     swept(20).save(tmp_path / "elsewhere" / "few.frontier.json")
     runs = [read(tmp_path / name) for name in ("search", "sweep", "elsewhere")]
-    plan = planned(runs)
+    plan = _planned(runs)
     assert {"configurations-search", "configurations-elsewhere"} == {n for n in plan if n.startswith("configurations")}
     (together,) = plan["configurations-search"].args
     assert len(together.empirical.cost) == len(swept())
@@ -85,7 +85,7 @@ def test_retention_by_kernel_is_what_each_picks():
 
 
 def test_retention_of_samples_is_their_mean():
-    assert mean_retention(Schedule(((1.0, 0.5), (1.0, 0.0)))) == (1.0, 0.25)
+    assert _mean_retention(Schedule(((1.0, 0.5), (1.0, 0.0)))) == (1.0, 0.25)
 
 
 def test_survivors_are_the_tokens_deeper_than_the_layer():

@@ -14,10 +14,12 @@ from rich.console import Console
 
 from search.random_batches import make_trainer
 from vispco.core.errors import InvalidInputError
+from vispco.core.progress_lines import ProgressBar
 from vispco.search.gradient import checkpoint
+from vispco.search.gradient.projection import Pricing
 from vispco.search.gradient.static import DivergenceError
+from vispco.search.gradient.training_loop import values_text
 from vispco.search.gradient.training_settings import batch_index, draw_budgets
-from vispco.search.progress_bar import ProgressBar
 
 SCRIPT = Path(__file__).parents[1] / "train_script.py"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -46,6 +48,21 @@ def test_the_lagrangian_drives_the_violation_down():
     trainer = make_trainer(None, "lagrangian", steps=30, inner=5, rate=4e-2)
     history = [record for record in trainer.run() if "violation" in record]
     assert history[-1]["violation"] < 0.5 * history[0]["violation"]
+
+
+@pytest.mark.parametrize("kernel", ["single", "p-sigmoid", "linear", "exponential", "multi-step"])
+def test_no_budget_is_drawn_that_no_curve_of_the_kernel_costs(kernel):
+    trainer = make_trainer(None, "lagrangian", kernel=kernel)
+    batch, cost = trainer.batches[0], trainer.objective.cost
+    lowest = trainer.lowest_budgets(batch)
+    prices = Pricing(trainer.objective.workload(batch.sizes), cost)
+    shapes = 12 * torch.randn(400, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    curves = [trainer.kernel(shape.expand(len(batch), 2), cost.num_layers) for shape in shapes]
+    least = torch.stack([prices.fraction(curve) for curve in curves]).amin(0)
+    assert (least >= lowest - 1e-3).all()
+    assert (least <= lowest + 0.02).all()
+    if kernel == "multi-step":  # its first step leaves two thirds of the tokens to the layers before the second
+        assert (lowest > cost.lowest_fraction(prices.workload) + 0.1).all()
 
 
 def test_two_processes_do_what_one_does(tmp_path):
@@ -121,7 +138,7 @@ def test_draws_depend_on_seed_and_place_alone():
 
 def test_the_bar_tells_kl_violation_w_and_lambda():
     out = StringIO()
-    with ProgressBar(3, console=Console(file=out, force_terminal=True, width=120)) as bar:
-        bar.step({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0})
-        bar.progress.refresh()
+    with ProgressBar(total=3, console=Console(file=out, force_terminal=True, width=120)) as bar:
+        bar.advance(1, values_text({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0}))
+        bar.drawn.refresh()
     assert all(part in out.getvalue() for part in ("KL 0.123", "violation 0.01", "w 2", "λ 100"))

@@ -30,6 +30,7 @@ def test_json_holds_both_replies(invoke, picture):
     ("options", "told"),
     [
         (["--budget", "2"], "above 0, up to 1"),
+        (["--out", "survivors.html"], "survivors.html was given, and what is written is a .png file"),
         (["--method", "nothing"], "Known methods"),
         (["--pruner", "runs/none/at/all"], "does not exist"),
         (["--pruner", "x", "--method", "fastv"], "Keep one of them"),

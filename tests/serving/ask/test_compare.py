@@ -7,7 +7,7 @@ from vispco.pruner.planner_kinds import first_layers
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers import Chain
 from vispco.serving.ask import PictureQuestion, compare
-from vispco.serving.ask.survivor_sheet import layers_shown, sheet, survivors_at
+from vispco.serving.ask.survivor_sheet import _layers_shown, _sheet, survivors_at
 
 
 @pytest.mark.parametrize("budget", [0.2, 0.5, 0.8])
@@ -54,10 +54,10 @@ def test_only_the_places_of_lost_tokens_are_faded():
 
 
 def test_a_sheet_shows_the_layers_at_which_tokens_leave():
-    assert layers_shown(((0, 2, 5),), 5) == [0, 2, 4]
-    assert layers_shown((tuple(range(100)),), 100, most=12)[0] == 0
-    assert len(layers_shown((tuple(range(100)),), 100, most=12)) == 12
-    assert sheet(Image.new("RGB", (9, 400)), ((1,), (2,)), 2, ["a very long question " * 40]).width > 100
+    assert _layers_shown(((0, 2, 5),), 5) == [0, 2, 4]
+    assert _layers_shown((tuple(range(100)),), 100, most=12)[0] == 0
+    assert len(_layers_shown((tuple(range(100)),), 100, most=12)) == 12
+    assert _sheet(Image.new("RGB", (9, 400)), ((1,), (2,)), 2, ["a very long question " * 40]).width > 100
 
 
 @pytest.mark.parametrize("budget", [0.0, 1.5, float("nan"), -1])

@@ -15,7 +15,7 @@ from PIL import Image
 
 from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.messages import Chat, Picture, fetch_remote
-from vispco.serving.server.remote_pictures import FetchError, RemoteRules, fetch_picture, is_public
+from vispco.serving.server.remote_pictures import FetchError, RemoteRules, _is_public, fetch_picture
 from vispco.serving.server.request_error import RequestError
 
 LOCAL = RemoteRules(hosts=("127.0.0.1",))
@@ -96,12 +96,12 @@ def refused(address, told, rules=LOCAL, max_bytes=10_000):
     ],
 )
 def test_no_private_address_passes_for_a_public_one(address):
-    assert not is_public(address)
+    assert not _is_public(address)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"])
 def test_public_addresses_are_public(address):
-    assert is_public(address)
+    assert _is_public(address)
 
 
 def test_a_named_host_is_fetched_from(site):

@@ -1,4 +1,4 @@
-"""What all methods of a table are measured on: one model, one test set, one calibration set, one account."""
+"""`ComparisonSetup`: model, test set, calibration set and evaluators that all methods of a table share."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence

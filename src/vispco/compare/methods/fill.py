@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from vispco.compare.methods.comparison_setup import ComparisonSetup
-from vispco.compare.methods.on_top import compensation_on_top, pruner_at, search_on_top
+from vispco.compare.methods.on_top import on_top, pruner_at
 from vispco.compare.methods.table import Kind, MethodTable, MethodTableRow, TableSettings
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.schedule import Schedule
@@ -23,7 +23,7 @@ from vispco.scorers import Chain
 from vispco.sweep import spaces
 from vispco.sweep.spaces import CostRange
 
-_WIDTH = 0.05  # draws cost at most so much less than the budget before they are lifted to it
+_WIDTH = 0.05  # of the costs of draws below the budget, before they are lifted to it
 _NO_PAPER = "no paper sets it: half of the tokens stay at each scorer's first layer"
 
 
@@ -37,7 +37,7 @@ def fill_table(
 ) -> MethodTable:
     """Measure every method of the settings. A method that cannot run on this model gets a row with a note.
 
-    on_method: told what is measured next; on_rows: the table so far, after each method and each search.
+    on_method: called with what is measured next; on_rows: with the table so far, after each method and each search.
     details["seconds"] of the table: what it took, all runs of it together.
     """
     filled, began = table or MethodTable(), time.perf_counter()
@@ -50,7 +50,7 @@ def fill_table(
         on_rows(filled)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BudgetWarning)  # a row says so itself
+        warnings.simplefilter("ignore", BudgetWarning)  # noted in the row
         for method in settings.methods:
             with suppress(VispcoError):  # its row will say why
                 setup.expect(_chain(setup, method))
@@ -64,15 +64,15 @@ def fill_table(
             first = filled.row(method, "published")
             if first is None or first.accuracy is None:
                 continue
-            tops: list[tuple[Kind, str, Any]] = []
-            tops += [("compensated", "compensation", compensation_on_top)] if settings.compensations else []
-            tops += [("searched", "search", search_on_top)] if settings.search is not None else []
-            for kind, what, put_on_top in tops:
+            tops: dict[Literal["compensated", "searched"], str] = {}
+            tops |= {"compensated": "compensation"} if settings.compensations else {}
+            tops |= {"searched": "search"} if settings.search is not None else {}
+            for kind, what in tops.items():
                 for budget in settings.search_budgets:
                     if filled.row(method, kind, budget) is None:
                         on_method(f"{method}, {what} at {budget:.0%}")
                         own = filled.row(method, "scaled", budget)
-                        add(_noted(put_on_top(setup, settings, method, budget, own)))
+                        add(_noted(on_top(setup, settings, method, kind, budget, own)))
     return filled
 
 

@@ -1,8 +1,8 @@
 """The second turn: another question about a picture whose tokens were chosen while the first one was asked.
 
-The first question is read under the pruner, and its cache is kept. The reference answer and the second question are appended to it,
-so that nothing chooses again. A choice that does not read the question is the same for both; one that does may have dropped
-what the second question is about.
+The first question is read under the pruner, and its cache is kept. The reference answer and the second question are
+appended to it, so that nothing chooses again. A choice that does not read the question is the same for both; one that
+does may have dropped what the second question is about.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from torch import Tensor
 from vispco.data import TASKS
 from vispco.data.dataset import DrawnSample, random_for
 from vispco.data.sample import Sample
-from vispco.evaluation.batches import answer_limits
 from vispco.evaluation.candidate import Candidate, CandidateRun
-from vispco.evaluation.encoded import apply_template, conversation, pad_token
+from vispco.evaluation.encoded import answer_limits, apply_template, conversation, pad_token
 from vispco.evaluation.features import PIXELS, FeatureStore
 from vispco.scorers import Chain
 

@@ -15,8 +15,8 @@ from vispco.evaluation.paired import PairedDifference, paired_difference
 FILE = "methods.json"
 _FORMAT, _VERSION = "vispco-methods", 1
 Kind: TypeAlias = Literal["unpruned", "published", "scaled", "sampled", "compensated", "searched"]
-"""The model itself; a method as published; scaled to a budget; with schedules drawn at random; scaled, with attention given back;
-with a schedule that was searched."""
+"""The model itself; a method as published; scaled to a budget; with schedules drawn at random; scaled, with attention
+given back; with a schedule that was searched."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,12 @@ class TableSettings:
     """What a table is of.
 
     methods: names of `vispco.presets`, with a setting if not the default one ('sparsevlm:64'). budgets: fractions of each
-    sample's unpruned FLOPs. draws: random schedules of each method and budget. search: a search of `vispco.compare.searches`, or None.
-    search_budgets: the budgets at which it is run. compensations: what is tried at those budgets (`Chain.compensate`); none where
-    empty. evaluated_search: the one for methods that merge tokens or decide by
-    themselves how many stay, where `search` goes by gradient, which cannot pass them. seed: of the draws. rounds: of timing; 0 for none.
+    sample's unpruned FLOPs. draws: random schedules of each method and budget. search: a search of
+    `vispco.compare.searches`, or None.
+    search_budgets: the budgets at which it is run. compensations: what is tried at those budgets (`Chain.compensate`);
+    none where empty. evaluated_search: the one for methods that merge tokens or decide by
+    themselves how many stay, where `search` goes by gradient, which cannot pass them. seed: of the draws. rounds: of
+    timing; 0 for none.
     """
 
     methods: tuple[str, ...]
@@ -49,13 +51,15 @@ class TableSettings:
 class MethodTableRow:
     """One method in one way. Means over the test items, or for 'sampled' over the draws, too.
 
-    accuracy: the mean over tasks, with its 95 % interval, or for 'sampled' the standard deviation over draws. tasks: by task
-    (accuracy, low, high). scores: by task, of every item, for paired differences; none for 'sampled'. loyalty: share of answers
-    that are those of the unpruned model. hard_accuracy: on the items that the unpruned model gets wrong on a downsampled picture;
-    None where there are none. second_turn: on another question about the same picture, with the tokens that were chosen while the
-    first was asked (`SecondTurns`); None for 'sampled'. fraction, flops, kv_bytes: of the language
-    model's prefill; prefill: the fraction of the whole prefill's FLOPs, None where its vision tower is not described;
-    mean_inputs: visual tokens of a mean layer. milliseconds, speedup: time to the first token, measured, and how much faster than the unpruned model in the same rounds; for 'sampled' of the first draw. note: why a number is missing, a
+    accuracy: the mean over tasks, with its 95 % interval, or for 'sampled' the standard deviation over draws. tasks: by
+    task (accuracy, low, high). scores: by task, of every item, for paired differences; none for 'sampled'. loyalty:
+    share of answers that are those of the unpruned model. hard_accuracy: on the items that the unpruned model gets
+    wrong on a downsampled picture; None where there are none. second_turn: on another question about the same picture,
+    with the tokens that were chosen while the first was asked (`SecondTurns`); None for 'sampled'. fraction, flops,
+    kv_bytes: of the language model's prefill; prefill: the fraction of the whole prefill's FLOPs, None where its vision
+    tower is not described;
+    mean_inputs: visual tokens of a mean layer. milliseconds, speedup: time to the first token, measured, and how much
+    faster than the unpruned model in the same rounds; for 'sampled' of the first draw. note: why a number is missing, a
     budget is not met, or which search it was.
     """
 

@@ -28,11 +28,12 @@ _LATEX_COLUMNS = ("method", "average, %", "Δ", "loyal, %", "FLOPs, %", "KV, KiB
 
 
 def text_rows(table: MethodTable, against: str = "unpruned") -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """(columns, rows): percentages for accuracies, FLOPs of the language model and of the whole prefill, KiB for the cache, tokens of a mean layer's input, time to the
-    first token and how many times faster it comes. A method is as published, at a budget (@), with random schedules, or with
-    compensation or a search on top (+). A ! stands at a budget that lies under the method's floor. Behind a mean over draws stands their
-    standard deviation, behind all others the 95 % interval. Δ: points more than `against` on the same items, with the paired 95 %
-    interval; a ~ says that it is within noise (see `vispco.evaluation.paired`).
+    """(columns, rows): percentages for accuracies, FLOPs of the language model and of the whole prefill, KiB for the
+    cache, tokens of a mean layer's input, time to the first token and how many times faster it comes. A method is as
+    published, at a budget (@), with random schedules, or with compensation or a search on top (+). A ! stands at a
+    budget that lies under the method's floor. Behind a mean over draws stands their standard deviation, behind all
+    others the 95 % interval. Δ: points more than `against` on the same items, with the paired 95 % interval; a ~ says
+    that it is within noise (see `vispco.evaluation.paired`).
     """
     paired = table.paired(against)
     columns = (*_COLUMNS, *table.tasks)
@@ -71,7 +72,8 @@ def csv_text(table: MethodTable) -> str:
 
 
 def latex_text(table: MethodTable, against: str = "unpruned") -> str:
-    """A `tabular` for booktabs that fits a column: eight columns, a rule between methods, the best of each budget in bold.
+    """A `tabular` for booktabs that fits a column: eight columns, a rule between methods, the best of each budget in
+    bold.
 
     Accuracies by task are in the CSV file. A ~ behind a difference says that it is within noise.
     """
@@ -108,6 +110,7 @@ def _text(row: MethodTableRow, tasks: tuple[str, ...], delta: str) -> tuple[str,
     if row.accuracy is None:
         return (row.label, row.note.split(":")[0], *[""] * (len(_COLUMNS) - 2 + len(tasks)))
     interval = "" if row.low is None or row.high is None else f"[{100 * row.low:.1f}, {100 * row.high:.1f}]"
+    by_task = (row.tasks.get(task) for task in tasks)
     interval = interval if row.deviation is None else f"±{100 * row.deviation:.1f}"
     return (
         row.label,
@@ -122,13 +125,12 @@ def _text(row: MethodTableRow, tasks: tuple[str, ...], delta: str) -> tuple[str,
         "" if row.mean_inputs is None else f"{row.mean_inputs:.1f}",
         "" if row.milliseconds is None else f"{row.milliseconds:.1f}",
         "" if row.speedup is None else f"{row.speedup:.2f}",
-        *(_of_task(row.tasks.get(task)) for task in tasks),
+        # in whole per cents: there are few items of one task
+        *(
+            "" if each is None else "{:.1f} [{:.0f}, {:.0f}]".format(*(100 * value for value in each))
+            for each in by_task
+        ),
     )
-
-
-def _of_task(values: tuple[float, float, float] | None) -> str:
-    """Accuracy and its interval, in whole per cents: there are few items of one task."""
-    return "" if values is None else "{:.1f} [{:.0f}, {:.0f}]".format(*(100 * value for value in values))
 
 
 def _percent(value: float | None) -> str:

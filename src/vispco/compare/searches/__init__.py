@@ -20,7 +20,6 @@ from vispco.compare.searches import (  # noqa: F401  # they register
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.compare_searches import ComparedBudgets, compare
 from vispco.compare.searches.comparison_views import (
-    ComparisonTable,
     SearchCostInfo,
     comparison_table,
     equal_terms_table,
@@ -41,7 +40,6 @@ __all__ = [
     "Choice",
     "ComparedBudgets",
     "Comparison",
-    "ComparisonTable",
     "FrontierRun",
     "Rival",
     "RivalResult",

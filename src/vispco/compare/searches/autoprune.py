@@ -2,16 +2,17 @@
 
 "AutoPrune: Each Complexity Deserves a Pruning Policy" (NeurIPS 2025), training-free.
 
-Faithful: the mutual information between text and visual tokens, from the attention of an early layer (the second of 32), in
-bits, with equally likely text tokens, added over heads; the steepness k = max(k0 - gamma * bits, 0) of that input; the curve
-0.75 / (1 + exp(k (l - x0 - k))) with k0 = 0.4, gamma = 0.2, x0 = 14.9 of 32 layers; one factor on the curve, found by bisection, meets the
-budget. Nothing is measured, so the search costs nothing.
+Faithful: the mutual information between text and visual tokens, from the attention of an early layer (the second of
+32), in bits, with equally likely text tokens, added over heads; the steepness k = max(k0 - gamma * bits, 0) of that
+input; the curve 0.75 / (1 + exp(k (l - x0 - k))) with k0 = 0.4, gamma = 0.2, x0 = 14.9 of 32 layers; one factor on the
+curve, found by bisection, meets the budget. Nothing is measured, so the search costs nothing.
 
 Not faithful: layers are counted in units of 1/32 of the depth, so that a model of another depth has the same curves. The
 budget is FLOPs with its full first layers, met by every sample, where the original's is a mean number of tokens that does
-not count the first layer. The attention is read in a pass of its own, which a deployed method would not need: the layers up to
-the one that is read keep all tokens, so that the numbers are the same. gamma is the paper's for 32 heads; `heads` scales
-the sum to as many (None: take the sum as it is). Which tokens stay is up to the comparison's scorer; nothing is recycled.
+not count the first layer. The attention is read in a pass of its own, which a deployed method would not need: the
+layers up to the one that is read keep all tokens, so that the numbers are the same. gamma is the paper's for 32 heads;
+`heads` scales the sum to as many (None: take the sum as it is). Which tokens stay is up to the comparison's scorer;
+nothing is recycled.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _TINY = 1e-12
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class AutoPrune(Rival):
+class _AutoPrune(Rival):
     """A curve by mutual information. heads: how many heads `gamma` is meant for."""
 
     name: ClassVar[str] = "autoprune"

@@ -1,27 +1,32 @@
-"""Rivals by Bayesian optimisation: Optuna proposes, and one study for each budget remembers. The same seed, the same trials.
+"""Rivals by Bayesian optimisation: Optuna proposes, and one study for each budget remembers. The same seed, the same
+trials.
 
-`p-sigmoid-bo`, after P-Sigmoid: a sigmoid over depth that meets the budget. Zhao et al., "Accelerating Multimodal Large Language
-Models by Searching Optimal Vision Token Reduction" (CVPR 2025). No code is released; the exact sigmoid, the calibration size
-and the optimiser's settings could not be read. This is *after* the method: r_i = 1 + (r - 1) sigm(gamma (i - k)), VisPCO's
-kernel, which is said to follow it. r is solved to meet the budget, so every trial spends the same; k and gamma are searched.
+`p-sigmoid-bo`, after P-Sigmoid: a sigmoid over depth that meets the budget. Zhao et al., "Accelerating Multimodal Large
+Language Models by Searching Optimal Vision Token Reduction" (CVPR 2025). No code is released; the exact sigmoid, the
+calibration size and the optimiser's settings could not be read. This is *after* the method: r_i = 1 + (r - 1)
+sigm(gamma (i - k)), VisPCO's kernel, which is said to follow it. r is solved to meet the budget, so every trial spends
+the same; k and gamma are searched.
 
-`vflowopt`, after VFlowOpt: three shares, before the language model and at two of its layers. Yang et al., "VFlowOpt: A Token
-Pruning Framework for LMMs with Visual Information Flow-Guided Optimization" (ICCV 2025). Written from the paper's description.
+`vflowopt`, after VFlowOpt: three shares, before the language model and at two of its layers. Yang et al., "VFlowOpt: A
+Token Pruning Framework for LMMs with Visual Information Flow-Guided Optimization" (ICCV 2025). Written from the paper's
+description.
 Faithful: tokens leave in three stages, before the language model and at a third and two thirds of its depth; a Gaussian
-process proposes the first shares, after some 9 % of random calls; the last share is solved from the budget; few samples (30).
-Not faithful: Optuna's Gaussian process takes the place of scikit-optimize's. The weights of its importance map (entropy and
-attention of patches) are not searched: `scorer` chooses before the model and inside it, and what it dropped is not
+process proposes the first shares, after some 9 % of random calls; the last share is solved from the budget; few samples
+(30).
+Not faithful: Optuna's Gaussian process takes the place of scikit-optimize's. The weights of its importance map (entropy
+and attention of patches) are not searched: `scorer` chooses before the model and inside it, and what it dropped is not
 recycled. The measure is the comparison's, where the original takes the cosine between the last token's states with and
 without pruning. The budget is FLOPs, met by every sample, where the original's is a mean number of tokens; where the last
 share would have to exceed the one before, the curve is raised as a whole. Fewer calls than the original's 300.
 
-`tpe-joint`: chain of scorers and curve together, for the bill of VisPCO's own search. The rival that says whether successive
-halving, and not the space alone, earns its place. Faithful: Optuna's tree-structured Parzen estimator, multivariate, with its
-own defaults; the candidates and the curves of VisPCO's joint search (a chain as a category, three steps with their layers and
-heights), moved to the budget by the same solver; the mean calibration KL (or accuracy, as the comparison says) decides. Not
-faithful to anything published: nobody searches this space. A trial looks at the first `samples` calibration samples, so that
-a bill of a few dozen passes is more than ten trials for a budget. There is one configuration for all inputs, where VisPCO
-chooses one for each.
+`tpe-joint`: chain of scorers and curve together, for the bill of VisPCO's own search. The rival that says whether
+successive halving, and not the space alone, earns its place. Faithful: Optuna's tree-structured Parzen estimator,
+multivariate, with its own defaults; the candidates and the curves of VisPCO's joint search (a chain as a category,
+three steps with their layers and heights), moved to the budget by the same solver; the mean calibration KL (or
+accuracy, as the comparison says) decides. Not
+faithful to anything published: nobody searches this space. A trial looks at the first `samples` calibration samples, so
+that a bill of a few dozen passes is more than ten trials for a budget. There is one configuration for all inputs, where
+VisPCO chooses one for each.
 """
 
 from __future__ import annotations
@@ -103,7 +108,7 @@ def _load_optuna() -> Any:
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class PSigmoidBO(_OptunaRival):
+class _PSigmoidBO(_OptunaRival):
     """Bayesian optimisation of centre and steepness."""
 
     name: ClassVar[str] = "p-sigmoid-bo"
@@ -141,7 +146,7 @@ def _sigmoid(k: float, gamma: float, budget: float, sizes: SampleSizes) -> Sched
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class VFlowOpt(_OptunaRival):
+class _VFlowOpt(_OptunaRival):
     """Bayesian optimisation of three shares. scorer: a chain that begins before layer 0."""
 
     name: ClassVar[str] = "vflowopt"
@@ -193,7 +198,7 @@ def _three_stages(before: float, inside: float, budget: float, sizes: SampleSize
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class TpeJoint(_OptunaRival):
+class _TpeJoint(_OptunaRival):
     """Chain and curve together. samples: how many calibration samples a trial looks at."""
 
     name: ClassVar[str] = "tpe-joint"

@@ -1,14 +1,14 @@
 """BTP's layer picker: tokens leave behind the layers that change them most.
 
-Li et al., "Balanced Token Pruning: Accelerating Vision Language Models Beyond Local Optimization" (NeurIPS 2025). Its code
-could not be read; this follows what is reported of it.
+Li et al., "Balanced Token Pruning: Accelerating Vision Language Models Beyond Local Optimization" (NeurIPS 2025). Its
+code could not be read; this follows what is reported of it.
 
-Faithful: one unpruned pass over 64 calibration samples; the mean cosine between the states of the visual tokens before and
-after each layer; stages stand behind the layers where it is lowest.
+Faithful: one unpruned pass over 64 calibration samples; the mean cosine between the states of the visual tokens before
+and after each layer; stages stand behind the layers where it is lowest.
 
-Not faithful: what is kept at each stage is set by hand there; here every stage keeps the same share of what is left, solved
-to the budget. Stages that are so deep that the layers before them exceed the budget are cut by the budget. Which tokens stay
-is up to the comparison's scorer (`btp` is a scorer of its own).
+Not faithful: what is kept at each stage is set by hand there; here every stage keeps the same share of what is left,
+solved to the budget. Stages that are so deep that the layers before them exceed the budget are cut by the budget. Which
+tokens stay is up to the comparison's scorer (`btp` is a scorer of its own).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vispco.evaluation.sample_sizes import SampleSizes
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class BtpLayers(Rival):
+class _BtpLayers(Rival):
     """Stages where the visual states change most. samples: how many calibration samples are looked at."""
 
     name: ClassVar[str] = "btp-layers"

@@ -18,10 +18,10 @@ Measure = Literal["accuracy", "kl"]
 
 
 @dataclass
-class Bill:
+class _Bill:
     """What a search has used: FLOPs of the language model, and how many schedules it evaluated.
 
-    taught: of so many samples, from the first on, the unpruned pass is on the bill.
+    taught: number of leading samples whose unpruned pass is on the bill.
     """
 
     spent: FlopsBill = field(default_factory=FlopsBill)
@@ -52,7 +52,7 @@ class Calibration:
         self.evaluator: Any = evaluator
         self.measure: Measure = measure
         self.sizes = sizes if sizes is not None else SampleSizes.of(evaluator, cost)
-        self.bill = Bill()
+        self.bill = _Bill()
         self.chain: Chain | None = None  # None for the evaluator's own
         self._known: dict[tuple[str, Schedule], float] = {}
         self._under: dict[Chain, Calibration] = {}

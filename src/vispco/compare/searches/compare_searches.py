@@ -27,7 +27,7 @@ class ComparedBudgets:
 
     main: whose accuracies are shown by task. more: further ones, for searches that are not results yet. Each row then has
         what the search had reached at which cost (`Row.reached`), and its bill is for all budgets together.
-    beyond: a search that can be stopped gets so many times the bill of the search 'vispco', if that is among the methods;
+    beyond: the bill of a search that can be stopped, as a multiple of that of the search 'vispco', if that is among the methods;
         without it, it makes its own number of measurements.
     """
 

@@ -1,28 +1,22 @@
 """A comparison as text tables, for the command line and the report, and as the data of a plot.
 
-On equal terms: a search that ends cheap with a small hypervolume is not cheaper than one that pays more and finds more. So
-two questions are asked of each: what had it found when it had spent as much as the reference, and what had it spent when it
-had found as much?
+On equal terms: a search that ends cheap with a small hypervolume is not cheaper than one that pays more and finds more.
+So
+two questions are asked of each: what had it found when it had spent as much as the reference, and what had it spent
+when it had found as much?
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vispco.compare.searches.search_comparison import Comparison, Row
+from vispco.evaluation.frontier_tables import Table
 
 REFERENCE = "vispco"  # the search that others are set beside
 _UNITS = (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
-@dataclass(frozen=True)
-class ComparisonTable:
-    """Header and rows of equal length. The first column is text; all others are numbers, aligned right."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-def comparison_table(comparison: Comparison) -> ComparisonTable:
+def comparison_table(comparison: Comparison) -> Table:
     """Return one table: method, FLOPs, their fraction, FLOPs, seconds and evaluations of the search, accuracies.
 
     Accuracies are percentages, for each task and on average, the average with its 95 % interval.
@@ -30,23 +24,21 @@ def comparison_table(comparison: Comparison) -> ComparisonTable:
     cost = comparison.cost
     columns = ("method", f"FLOPs ({cost})", "fraction", "search FLOPs", "search s", "evaluations")
     rows = tuple(_text_row(row, cost, comparison.tasks) for row in comparison.rows)
-    return ComparisonTable((*columns, *comparison.tasks, "average"), rows)
+    return (*columns, *comparison.tasks, "average"), rows
 
 
-def narrow_tables(comparison: Comparison) -> tuple[ComparisonTable, ComparisonTable]:
+def narrow_tables(comparison: Comparison) -> tuple[Table, Table]:
     """Return the same as two narrower tables: FLOPs and the cost of the search; accuracy on average and by task."""
-    whole = comparison_table(comparison)
-    first, last = len(whole.columns) - len(comparison.tasks) - 1, len(whole.columns) - 1
+    columns, rows = comparison_table(comparison)
+    first, last = len(columns) - len(comparison.tasks) - 1, len(columns) - 1
 
-    def select(columns: list[int]) -> ComparisonTable:
-        return ComparisonTable(
-            tuple(whole.columns[i] for i in columns), tuple(tuple(row[i] for i in columns) for row in whole.rows)
-        )
+    def select(places: list[int]) -> Table:
+        return tuple(columns[i] for i in places), tuple(tuple(row[i] for i in places) for row in rows)
 
     return select([*range(first)]), select([0, last, *range(first, last)])
 
 
-def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> ComparisonTable | None:
+def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Table | None:
     """Return what each search reached at the cost of the reference, and what it paid for as much.
 
     None for a comparison of one budget, or one without the reference.
@@ -61,8 +53,7 @@ def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Com
     if reference not in curves:
         return None
     own = curves.pop(reference)
-    columns, rows = equal_terms_rows(own, list(curves.values()))
-    return ComparisonTable(columns, tuple(rows))
+    return equal_terms_rows(own, list(curves.values()))
 
 
 def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
@@ -91,11 +82,12 @@ class CostCurve:
 
 def equal_terms_rows(
     reference: CostCurve, others: Sequence[CostCurve], price: str = "FLOPs"
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Columns and rows of a table: the reference first. Costs are multiples of the reference's.
 
-    Of each other one: its last hypervolume and its whole cost; its hypervolume for at most the reference's cost, – where it
-    has nothing so cheap; its cost when it first has the reference's hypervolume. price: what the costs are, for the header.
+    Of each other one: its last hypervolume and its whole cost; its hypervolume for at most the reference's cost, –
+    where it has nothing so cheap; its cost when it first has the reference's hypervolume. price: what the costs are,
+    for the header.
     """
     cost, value, name = reference.cost[-1], reference.value[-1], reference.label
     columns = ("search", "hypervolume", f"{price} (× {name})", f"at {name}'s cost", f"reaches {name}'s at")
@@ -111,7 +103,7 @@ def equal_terms_rows(
         at_cost = f"{max(within):.4f}" if within else "–"
         reaches = f"{times(min(enough))} ×" if enough else "not reached"
         rows.append((curve.label, f"{curve.value[-1]:.4f}", times(curve.cost[-1]), at_cost, reaches))
-    return columns, rows
+    return columns, tuple(rows)
 
 
 def _flops_text(flops: float) -> str:

@@ -3,15 +3,16 @@
 Liu et al., "Beyond Token Pruning: Operation Pruning in Vision-Language Models" (arXiv 2507.02909, version 2: depth-wise
 operation pruning). This is *after* the method, from its description. No parity is claimed.
 
-Faithful: the loss is the KL to the unpruned model on 25 to 100 samples; it is taken to be additive, so that each place where
-tokens can leave is measured alone; what has left stays away from all deeper layers; the sum is minimised under a limit of
-FLOPs. What was measured serves every budget.
+Faithful: the loss is the KL to the unpruned model on 25 to 100 samples; it is taken to be additive, so that each place
+where tokens can leave is measured alone; what has left stays away from all deeper layers; the sum is minimised under a
+limit of FLOPs. What was measured serves every budget.
 
 Not faithful: attention and MLP of a layer are pruned apart there; here tokens leave both.
 
-Ours: tokens that leave before layer i and reduce the share from a to b cost KL(i, b) - KL(i, a), where KL(i, s) is that of a
-single drop to s before layer i, made to grow as s falls (a running maximum). A curve with one drop thus costs what was
-measured. A dynamic programme walks the layers and keeps, for each share that is left, the curves that no other one beats in
+Ours: tokens that leave before layer i and reduce the share from a to b cost KL(i, b) - KL(i, a), where KL(i, s) is that
+of a single drop to s before layer i, made to grow as s falls (a running maximum). A curve with one drop thus costs what
+was measured. A dynamic programme walks the layers and keeps, for each share that is left, the curves that no other one
+beats in
 both sum and price: exact for every budget, where the price of a drop does not depend on those before it. The price is the
 bill of a sample of typical size, with scoring. Which tokens stay is up to the comparison's scorer.
 """
@@ -36,7 +37,7 @@ from vispco.evaluation.result import Evaluator
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class DOP(Rival):
+class _DOP(Rival):
     """The curve with the smallest sum of losses. samples: calibration samples that are looked at. shares: steps from 1 to 0."""
 
     name: ClassVar[str] = "dop"
@@ -89,8 +90,8 @@ class DOP(Rival):
 def _additive_frontier(losses: Array, price: Callable[[Array], Array], first: int) -> tuple[Array, Array, Array]:
     """The non-increasing curves that no other one beats in both sum of losses and price, by a dynamic programme.
 
-    losses: [L, S] of a single drop before a layer to each of S descending shares, the first of which is all tokens. price:
-    curves int64 [n, L], as places among the shares, -> [n]. first: the first layer that may drop.
+    losses: [L, S] of a single drop before a layer to each of S descending shares, the first of which is all tokens.
+    price: curves int64 [n, L], as places among the shares, -> [n]. first: the first layer that may drop.
     Returns curves [n, L], sums [n] and prices [n], cheapest first.
     """
     num_layers, num_shares = losses.shape

@@ -4,10 +4,10 @@ The baseline that needs no method at all, which several studies find hard to bea
 kept, the model is unchanged.
 
 What it may cost: a pruned prompt at budget B costs the vision tower on the whole picture and B of the language model. A
-smaller picture saves in the tower, too, so it may spend that on tokens: tower and language model together must cost no more
-than those of a pruned prompt. Both are accounted. The fraction in a comparison is what is charged against the budget, (tower
-+ language model - tower on the whole picture) / unpruned language model; `details["downsample"]` of its evaluation has the
-language model's share and the tower's. With `tower=False` the tower is left out on both sides.
+smaller picture saves in the tower, too, so it may spend that on tokens: tower and language model together must cost no
+more than those of a pruned prompt. Both are accounted. The fraction in a comparison is what is charged against the
+budget, (tower + language model - tower on the whole picture) / unpruned language model; `details["downsample"]` of its
+evaluation has the language model's share and the tower's. With `tower=False` the tower is left out on both sides.
 
 A model whose processor makes every picture the same number of tokens cannot be served, and says so.
 """
@@ -49,7 +49,7 @@ _TOWER_FLOPS: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], float]] = WeakK
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class Downsample(Rival):
+class _Downsample(Rival):
     """Smaller pictures. tower: whether what the vision tower saves may be spent on tokens."""
 
     name: ClassVar[str] = "downsample"
@@ -106,7 +106,8 @@ class Downsample(Rival):
 
 @dataclass(frozen=True)
 class _Shrunk:
-    """A sample with smaller pictures. Shares of the whole picture's: `language` of the language model, `tower` of the tower.
+    """A sample with smaller pictures. Shares of the whole picture's: `language` of the language model, `tower` of the
+    tower.
 
     charged: what counts against a budget of the language model.
     """

@@ -1,16 +1,16 @@
 """An evolutionary search over the curve, after the Length-Adaptive Transformer.
 
-Kim and Cho, "Length-Adaptive Transformer: Train Once with Length Drop, Use Anytime with Search" (ACL 2021), the ancestor of
-searches for how many tokens each layer keeps.
+Kim and Cho, "Length-Adaptive Transformer: Train Once with Length Drop, Use Anytime with Search" (ACL 2021), the
+ancestor of searches for how many tokens each layer keeps.
 
 Faithful: a configuration is a non-increasing number of tokens for each layer; the first ones drop at a constant rate; a
 mutation draws some layers anew between their neighbours, each with probability 1/2; a crossover takes the mean of two
 parents layer by layer; parents are the best so far; one population serves all budgets.
 
-Not faithful: the original evolves a front of accuracy and FLOPs, 30 mutations and 30 crossovers at a time, and reads budgets
-off it. Here a child is moved to one of the budgets, in turn, before it is measured, so that nothing is spent between the
-budgets, and parents are the best of that budget and of the two nearest to it. The model is not trained for dropped tokens
-(LengthDrop). The scorer is the comparison's.
+Not faithful: the original evolves a front of accuracy and FLOPs, 30 mutations and 30 crossovers at a time, and reads
+budgets off it. Here a child is moved to one of the budgets, in turn, before it is measured, so that nothing is spent
+between the budgets, and parents are the best of that budget and of the two nearest to it. The model is not trained for
+dropped tokens (LengthDrop). The scorer is the comparison's.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from vispco.compare.searches.rival import Choice, TrialRival, TryNext
 from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.schedule import Schedule
 
-_RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: each layer keeps so much of the one before
+_RATES = (0.9, 0.75, 0.6, 0.4)  # of the first generation: the share that each layer keeps of the one before
 _MUTATED = 0.5  # the probability that a layer is drawn anew
 _Curve = tuple[float, ...]
 
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class Evolution(TrialRival):
+class _Evolution(TrialRival):
     """Mutations and crossovers of the best curves. parents: how many breed."""
 
     name: ClassVar[str] = "evolution"

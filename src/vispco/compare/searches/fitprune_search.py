@@ -43,7 +43,7 @@ _NOISE = 1e-9  # of a layer's total: sums in another order differ by less
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class FitPruneSearch(Rival):
+class _FitPruneSearch(Rival):
     """Bisection on attention mass. samples: how many of the calibration samples are looked at; None for all."""
 
     name: ClassVar[str] = "fitprune"

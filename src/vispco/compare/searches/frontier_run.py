@@ -1,7 +1,8 @@
-"""`run_search`: one search at several budgets under one bill, with what it had found whenever a part of the bill was spent.
+"""`run_search`: one search at several budgets under one bill, with what it had found whenever a part of the bill was
+spent.
 
-A search that learns all budgets at once runs once. One that can be stopped goes over the budgets in turn until the bill is
-spent. Any other runs once for each budget, and its bill is the sum.
+A search that learns all budgets at once runs once. One that can be stopped goes over the budgets in turn until the bill
+is spent. Any other runs once for each budget, and its bill is the sum.
 """
 
 import time
@@ -22,7 +23,7 @@ _STALE = 200  # measurements of each budget that were all known already: the spa
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a search had found for each budget when it had spent so many FLOPs and seconds."""
+    """What a search had found for each budget after `flops` and `seconds` were spent."""
 
     flops: float
     seconds: float

@@ -26,7 +26,7 @@ _DOUBLINGS = 12
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class GSearch(Rival):
+class _GSearch(Rival):
     """Greedy rates.
 
     tolerance: the loss of accuracy (or the KL) that counts as no harm; with a budget, the least one that is tried.

@@ -1,13 +1,14 @@
 """The baselines of the paper's Table 2: the best of N random schedules that meet the budget, and the grid under it.
 
-`random-N`. Faithful: N draws, each evaluated on the whole calibration set, the most accurate is taken. Not faithful: the paper
-does not say what its schedules are drawn from. Here they are any non-increasing curves, from the sweep's space `free` (or
-another), drawn or moved into a cost range just below the budget and then solved, so that all N spend the same; the N
-schedules of one seed are the first N of the same seed with more.
+`random-N`. Faithful: N draws, each evaluated on the whole calibration set, the most accurate is taken. Not faithful:
+the paper does not say what its schedules are drawn from. Here they are any non-increasing curves, from the sweep's
+space `free` (or another), drawn or moved into a cost range just below the budget and then solved, so that all N spend
+the same; the N schedules of one seed are the first N of the same seed with more.
 
-`single-grid`. Faithful: one pruning layer, one share kept, (L - 1) layers × 20 ratios .01, .06, ..., .96 (700 for 36 layers),
-task accuracy decides. Not faithful: configurations over the budget are not run (the paper runs all 700 and filters afterwards,
-which costs more and finds the same). On a single sample that a configuration is too dear for, its first layers are cut.
+`single-grid`. Faithful: one pruning layer, one share kept, (L - 1) layers × 20 ratios .01, .06, ..., .96 (700 for 36
+layers), task accuracy decides. Not faithful: configurations over the budget are not run (the paper runs all 700 and
+filters afterwards, which costs more and finds the same). On a single sample that a configuration is too dear for, its
+first layers are cut.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,7 @@ _WIDTH = 0.05  # of the cost range below the budget; within it, the curve is lif
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class RandomN(AnytimeRival):
+class _RandomN(AnytimeRival):
     """Best of n. space: a space of `vispco.sweep` ('free', 'stages', 'single' or 'kernel:NAME')."""
 
     name: ClassVar[str] = "random"
@@ -77,7 +78,7 @@ class RandomN(AnytimeRival):
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class SingleGrid(Rival):
+class _SingleGrid(Rival):
     """Every single-layer configuration with a mean cost in [budget - width, budget]; width=1 is the whole grid."""
 
     name: ClassVar[str] = "single-grid"

@@ -36,9 +36,10 @@ class Choice:
     """What a search chose: a curve, a planner, or a function that evaluates.
 
     schedule: retention [L], the same for every sample; deployed as whole tokens within each sample's budget.
-    lift: whether it is also raised where a sample has budget left. chain: its own scorers; None for those of the evaluator
-    that it is deployed on. planner: a planner or a pruner that meets the budget by itself. evaluate: (test evaluator, sizes)
-    -> evaluation, of a method that looks at each input before it decides, or changes it. provenance: what it found on the way.
+    lift: whether it is also raised where a sample has budget left. chain: its own scorers; None for those of the
+    evaluator that it is deployed on. planner: a planner or a pruner that meets the budget by itself. evaluate: (test
+    evaluator, sizes) -> evaluation, of a method that looks at each input before it decides, or changes it. provenance:
+    what it found on the way.
     """
 
     schedule: Schedule | None = None
@@ -53,8 +54,9 @@ class Choice:
 class RivalResult:
     """The choice of a search with its bill, ready to be compared.
 
-    budget: None if the search was given none; a curve is then deployed as it is. spent: FLOPs of the language model during
-    the search. seconds: its wall time. evaluations: schedules it evaluated. provenance: its settings, and the choice's.
+    budget: None if the search was given none; a curve is then deployed as it is. spent: FLOPs of the language model
+    during the search. seconds: its wall time. evaluations: schedules it evaluated. provenance: its settings, and the
+    choice's.
     """
 
     method: str
@@ -233,7 +235,8 @@ def solve_curve(
 ) -> Tensor:
     """The curve [B, L] of the largest number in [0, most] whose cost meets the budget on each sample of a workload [B].
 
-    curve: numbers [..., B] -> retentions [..., B, L], which never fall when a number grows. Where even 0 is too dear, it is
+    curve: numbers [..., B] -> retentions [..., B, L], which never fall when a number grows. Where even 0 is too dear,
+    it is
     the curve of 0: `SampleSizes.fit` cuts it further.
     """
     limit = budget * cost.full(workload)

@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class Scaled(Rival):
+class _Scaled(Rival):
     """One published method at the budget; without `method`, the best of them on the first `samples` calibration samples."""
 
     name: ClassVar[str] = "scaled"

@@ -23,7 +23,7 @@ _DEFAULT_SETTINGS = {"seed": 0, "budgets": []}  # of comparisons from versions t
 
 @dataclass(frozen=True)
 class Reached:
-    """What a search had reached on the test set when it had spent so many FLOPs and seconds.
+    """What a search had reached on the test set after `flops` and `seconds` were spent.
 
     points: (budget, fraction of the FLOPs, accuracy) of each budget, ascending. hypervolume: of these points.
     """

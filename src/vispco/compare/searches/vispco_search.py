@@ -1,7 +1,7 @@
 """VisPCO's own searches as methods of a comparison: on the same calibration set, budget and bill as the rivals.
 
-The bill covers the whole search: unpruned passes, relaxed passes forward and backward, and evaluated schedules. A predictor
-and the joint search learn all budgets at once, so their bill is for all of them (`search_budgets`).
+The bill covers the whole search: unpruned passes, relaxed passes forward and backward, and evaluated schedules. A
+predictor and the joint search learn all budgets at once, so their bill is for all of them (`search_budgets`).
 """
 
 import time

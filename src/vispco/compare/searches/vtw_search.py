@@ -25,7 +25,7 @@ from vispco.core.schedule import Schedule
 
 @SEARCHES.register
 @dataclass(frozen=True)
-class VTW(Rival):
+class _VTW(Rival):
     """The first layer K with mean KL <= eta; with a budget, the deepest K that meets it.
 
     samples: how many calibration samples the scan looks at. start: the first K to try; None for 5/32 of the depth.

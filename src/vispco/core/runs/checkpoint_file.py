@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from vispco.core.runs import files
-from vispco.core.runs.checksums import digest_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], state: Mapping[st
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     text = json.dumps(dict(state))
     with files.replacing(path) as temporary:
-        save_file(copies, temporary, {_STATE: text, _CHECKSUM: digest_tensors(copies, text)})
+        save_file(copies, temporary, {_STATE: text, _CHECKSUM: _digest(copies, text)})
     return path
 
 
@@ -43,7 +43,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise files.DamagedFileError(
             f"The checkpoint {path} cannot be read ({error}). Restore it, or delete it to start again."
         ) from error
-    if _CHECKSUM in header and header[_CHECKSUM] != digest_tensors(tensors, text):
+    if _CHECKSUM in header and header[_CHECKSUM] != _digest(tensors, text):
         raise files.DamagedFileError(
             f"The checkpoint {path} is damaged: its checksum is not that of its content. Restore it, or delete it to "
             "start again."
@@ -51,3 +51,15 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not isinstance(state, dict):
         raise files.DamagedFileError(f"The checkpoint {path} is damaged: it has no state. Delete it to start again.")
     return tensors, state
+
+
+def _digest(tensors: Mapping[str, Tensor], state: str) -> str:
+    """One checksum of named tensors on the host, their shapes and types, and of the state."""
+    from torch import uint8  # noqa: PLC0415 - seconds of import, which commands without tensors do not need
+
+    found = hashlib.sha256(state.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        found.update(tensor.reshape(-1).view(uint8).numpy().data)
+    return f"sha256:{found.hexdigest()}"

@@ -1,23 +1,18 @@
-"""Content that carries its own checksum: JSON objects, lines of journals, tensors.
+"""Content that carries its own checksum: JSON objects and lines of journals.
 
 A run that is finished has the checksums of all its files in run.json. What is read before that, when a stopped run goes
 on, must know by itself that it is whole: a changed digit would be taken for a result.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
 import re
 import zlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from typing import Any
 
 _KEY, _KIND = "checksum", "sha256:"
-LINE = re.compile(rb',"crc32":(\d+)}\s*$')  # the last key of a line
+_LINE = re.compile(rb',"crc32":(\d+)}\s*$')  # the last key of a line
 
 
 class DamagedJournalWarning(UserWarning):
@@ -46,7 +41,7 @@ def encode_line(entry: Mapping[str, Any]) -> bytes:
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
     """The object of a line; None if the line is damaged. Lines of older versions have no checksum."""
-    checksum = LINE.search(line)
+    checksum = _LINE.search(line)
     if checksum is not None and zlib.crc32(line[: checksum.start()] + b"}") != int(checksum[1]):
         return None
     try:
@@ -54,18 +49,6 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def digest_tensors(tensors: Mapping[str, Tensor], more: str = "") -> str:
-    """One checksum of named tensors on the host, their shapes and types, and of a text."""
-    from torch import uint8  # noqa: PLC0415 - seconds of import, which commands without tensors do not need
-
-    found = hashlib.sha256(more.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        found.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        found.update(tensor.reshape(-1).view(uint8).numpy().data)
-    return _KIND + found.hexdigest()
 
 
 def _digest(content: Mapping[str, Any]) -> str:

@@ -55,7 +55,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         target = _target(Path(path))
         temporary = target.with_name(temporary_name(target.name))
         target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f".{glob.escape(_shortened(target.name))}.vispco-*.tmp"):
+        same_name = temporary.name.rpartition(".vispco-")[0]
+        for left in target.parent.glob(f"{glob.escape(same_name)}.vispco-*.tmp"):
             _remove_if_abandoned(left)  # of an earlier try that was killed
         try:
             yield temporary
@@ -202,8 +203,11 @@ def read_json_lines(path: str | os.PathLike[str], *, what: str = "file", remedy:
     return records
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise before the work, not after it, if the file `path` cannot be written. Leaves nothing behind."""
+def check_writable(path: str | os.PathLike[str], suffix: str = "") -> None:
+    """Raise before the work, not after it, if the file `path` cannot be written. Leaves nothing behind.
+
+    suffix: with which its name must end.
+    """
     missing: list[Path] = []
     parent = Path(path).parent
     try:
@@ -223,6 +227,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         with suppress(OSError):  # another process may have put something there by now
             for folder in missing:
                 folder.rmdir()
+    if not str(path).lower().endswith(suffix):
+        raise FileWriteError(f"The file {path} was given, and what is written is a {suffix} file. Choose such a name.")
 
 
 def digest_file(path: str | os.PathLike[str]) -> str:
@@ -243,13 +249,13 @@ def is_file(path: str | os.PathLike[str]) -> bool:
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder is at a path; the same."""
+    """Whether a folder is at a path, or at the end of a link there."""
     found = _look_at(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def is_link(path: str | os.PathLike[str]) -> bool:
-    """Whether a symbolic link is at a path, wherever it leads; the same."""
+    """Whether a symbolic link is at a path, wherever it leads."""
     found = _look_at(path, follow=False)
     return found is not None and stat.S_ISLNK(found.st_mode)
 
@@ -271,7 +277,8 @@ def digest_files(folder: str | os.PathLike[str], names: Iterable[str]) -> dict[s
 
 def temporary_name(name: str) -> str:
     """A name that says whose temporary file or folder it is: `remove_abandoned` knows when its process is dead."""
-    return f".{_shortened(name)}.vispco-{os.getpid()}-{next(_numbers)}-{_machine_tag()}.tmp"
+    short = name.encode(errors="replace")[:_NAME_LENGTH].decode(errors="ignore")
+    return f".{short}.vispco-{os.getpid()}-{next(_numbers)}-{_machine_tag()}.tmp"
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -288,10 +295,6 @@ def _remove_if_abandoned(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _shortened(name: str) -> str:
-    return name.encode(errors="replace")[:_NAME_LENGTH].decode(errors="ignore")
 
 
 @cache

@@ -40,20 +40,15 @@ from vispco.core.runs import files
 from vispco.core.runs.run_record import (
     RECORD,
     RunFolderError,
+    RunLock,
     RunRecord,
     alone,
     check_empty,
     check_files,
-    check_lock,
     check_place,
     inside,
     make_folder,
-    owner_of,
     read_record,
-    remove_lock,
-    remove_run,
-    write_lock,
-    write_record,
 )
 
 _NAME_LENGTH = 60  # of a folder that gets a number: even in bytes, a name of a file system
@@ -134,7 +129,7 @@ class RunFolder:
                     unused = self._new and not self.record.files
                     self._record = None
                     if not self._shared:
-                        remove_lock(self.path)
+                        RunLock(self.path).remove()
                     if unused:
                         (self.path / RECORD).unlink(missing_ok=True)
                 if unused:
@@ -147,7 +142,7 @@ class RunFolder:
             return
         check_place(self.path)
         if files.is_folder(self.path) and self._record is None:
-            check_lock(self.path)
+            RunLock(self.path).check()
             if read_record(self.path) is None:
                 check_empty(self.path, accepted)
         files.check_writable(self.path / RECORD)
@@ -263,24 +258,24 @@ class RunFolder:
         make_folder(self.path)
         with alone(self.path):
             found = read_record(self.path)
-            check_lock(self.path)
+            RunLock(self.path).check()
             taken = check_empty(self.path, accepted) if found is None else ()
             if found is not None and (found.kind, found.settings) != (kind, wanted):
                 if not (self.overwrite and found.kind == kind):
                     raise RunFolderError(_describe_other_run(self.path, found, kind, wanted))
-                remove_run(self.path, found)
+                found.remove_run(self.path)
                 found = None
             elif found is not None and not shared and (self._is_damaged() or (self.overwrite and found.finished)):
-                remove_run(self.path, found)
+                found.remove_run(self.path)
                 found = None
             new = found is None
             if found is None:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
                 found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
-                write_record(self.path, found)
-            remove_lock(self.path)  # of a dead process
+                found.write(self.path)
+            RunLock(self.path).remove()  # of a dead process
             if not shared:
-                write_lock(self.path)
+                RunLock(self.path).write()
             files.remove_abandoned(self.path)
             self._record = found
         return new
@@ -303,7 +298,7 @@ class RunFolder:
                 break
             with suppress(InvalidInputError):  # a folder that cannot be read is passed over
                 found = read_record(path)
-                unfinished = found is not None and not found.finished and owner_of(path) is None
+                unfinished = found is not None and not found.finished and RunLock(path).owner() is None
                 if found is not None and unfinished and (found.kind, found.settings) == (kind, wanted):
                     break
         return path
@@ -314,7 +309,7 @@ class RunFolder:
             if current is None or current.id != self.record.id:
                 raise RunFolderError(f"{self.path / RECORD} was changed by someone else while this run was writing.")
             self._record = change(current)
-            write_record(self.path, self._record)
+            self._record.write(self.path)
 
 
 def _describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping[str, Any]) -> str:

@@ -31,45 +31,48 @@ class RunFolderError(InvalidInputError):
     """A folder cannot take this run; the message names what is in it and what to do."""
 
 
-def write_lock(folder: Path) -> None:
-    """Name this process as the one that writes to the folder."""
-    owner = {"pid": os.getpid(), "machine": machine_id(), "started": process_start(os.getpid())}
-    files.write_json(folder / LOCK, owner)
+class RunLock:
+    """`run.lock`: the process that writes to a folder now."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / LOCK
 
-def owner_of(path: Path) -> dict[str, Any] | None:
-    """The process that holds the lock; None if there is none, or if it is dead."""
-    if not files.is_file(path / LOCK):
-        return None
-    try:
-        owner = files.read_json_object(path / LOCK)
-        pid, machine = int(owner["pid"]), owner["machine"]
-    except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError):
-        return None  # it is written whole, so this is not a lock of ours
-    dead = machine == machine_id() and process_start(pid) != owner.get("started")
-    return None if dead else owner
+    def write(self) -> None:
+        """Name this process."""
+        owner = {"pid": os.getpid(), "machine": machine_id(), "started": process_start(os.getpid())}
+        files.write_json(self.path, owner)
 
+    def owner(self) -> dict[str, Any] | None:
+        """The process that holds the lock; None if there is none, or if it is dead."""
+        if not files.is_file(self.path):
+            return None
+        try:
+            owner = files.read_json_object(self.path)
+            pid, machine = int(owner["pid"]), owner["machine"]
+        except (InvalidInputError, KeyError, TypeError, ValueError, OverflowError):
+            return None  # it is written whole, so this is not a lock of ours
+        dead = machine == machine_id() and process_start(pid) != owner.get("started")
+        return None if dead else owner
 
-def check_lock(path: Path) -> None:
-    """Raise if another process writes to the folder, or if its lock could not be replaced."""
-    if files.is_folder(path / LOCK):
-        raise RunFolderError(f"{path / LOCK} is a folder, and a run has a file there. Move it away.")
-    owner = owner_of(path)
-    if owner is None:
-        return
-    host = str(owner["machine"]).partition("/")[0]
-    rest = "." if owner["machine"] == machine_id() else f", or delete {path / LOCK} if that process is dead."
-    raise RunFolderError(
-        f"{path} is in use by process {owner['pid']} on {host}. Wait for it, or give another folder{rest}"
-    )
+    def check(self) -> None:
+        """Raise if another process writes to the folder, or if its lock could not be replaced."""
+        if files.is_folder(self.path):
+            raise RunFolderError(f"{self.path} is a folder, and a run has a file there. Move it away.")
+        owner = self.owner()
+        if owner is None:
+            return
+        host = str(owner["machine"]).partition("/")[0]
+        rest = "." if owner["machine"] == machine_id() else f", or delete {self.path} if that process is dead."
+        raise RunFolderError(
+            f"{self.folder} is in use by process {owner['pid']} on {host}. Wait for it, or give another folder{rest}"
+        )
 
-
-def remove_lock(folder: Path) -> None:
-    """Take the name of a process away."""
-    try:
-        (folder / LOCK).unlink(missing_ok=True)
-    except OSError as error:
-        raise RunFolderError(f"{folder / LOCK} cannot be removed: {error.strerror}. Move it away.") from error
+    def remove(self) -> None:
+        """Take the name of a process away."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be removed: {error.strerror}. Move it away.") from error
 
 
 def wait_for_lock(handle: int, place: Path) -> None:
@@ -139,6 +142,30 @@ class RunRecord:
         outputs = {key: value for key, value in self.outputs.items() if key not in names}
         return replace(self, finished=False, files={**self.files, **dict.fromkeys(names)}, outputs=outputs)
 
+    def write(self, folder: Path) -> None:
+        """Write run.json."""
+        content = {"format": FORMAT, "version": VERSION, "vispco": __version__, **asdict(self)}
+        files.write_json(folder / RECORD, content, seal=True)
+
+    def remove_run(self, folder: Path) -> None:
+        """Delete what the run wrote. Nothing is deleted if one of the files has been changed since."""
+        listed = {**self.files, **self.outputs}
+        for name, expected in listed.items():
+            path = inside(folder, name)
+            if path.is_dir():
+                raise RunFolderError(
+                    f"{path} is a folder, and the run wrote a file there. Move it away, then run again."
+                )
+            if expected is not None and path.is_file() and files.digest_file(path) != expected:
+                raise RunFolderError(f"{path} was changed after the run had written it. Move it away, then run again.")
+        for name in listed:
+            path = folder / name
+            path.unlink(missing_ok=True)
+            for parent in path.relative_to(folder).parents[:-1]:
+                with suppress(OSError):  # not empty
+                    (folder / parent).rmdir()
+        (folder / RECORD).unlink()
+
 
 def read_record(folder: str | os.PathLike[str]) -> RunRecord | None:
     """The record of a run's folder; None where there is none (a folder of an older version, or of something else)."""
@@ -204,7 +231,7 @@ def check_recorded(path: str | os.PathLike[str]) -> None:
 def check_complete(folder: str | os.PathLike[str]) -> RunRecord | None:
     """`check_files`, and the run must be finished. The process that is writing it may read it earlier."""
     record = check_files(folder)
-    owner = owner_of(Path(folder))
+    owner = RunLock(Path(folder)).owner()
     if record is not None and not record.finished and (owner is None or owner.get("pid") != os.getpid()):
         state = "is not finished" if owner is None else f"is being written by process {owner['pid']}"
         raise RunFolderError(
@@ -238,7 +265,7 @@ def record_output(path: str | os.PathLike[str]) -> None:
             record = read_record(folder)
             if record is not None:
                 sums = {**record.outputs, _relative(target, folder): files.digest_file(target)}
-                write_record(folder, replace(record, outputs=sums))
+                replace(record, outputs=sums).write(folder)
         return
 
 
@@ -248,11 +275,6 @@ def _runs_around(target: Path) -> Iterator[tuple[Path, RunRecord]]:
         record = read_record(folder)
         if record is not None:
             yield folder, record
-
-
-def write_record(folder: Path, record: RunRecord) -> None:
-    content = {"format": FORMAT, "version": VERSION, "vispco": __version__, **asdict(record)}
-    files.write_json(folder / RECORD, content, seal=True)
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -319,21 +341,3 @@ def check_empty(path: Path, accepted: Sequence[str] = ()) -> list[str]:
             "model or to you. Give a new folder."
         )
     return names
-
-
-def remove_run(folder: Path, record: RunRecord) -> None:
-    """Delete what a run wrote. Nothing is deleted if one of the files has been changed since."""
-    listed = {**record.files, **record.outputs}
-    for name, expected in listed.items():
-        path = inside(folder, name)
-        if path.is_dir():
-            raise RunFolderError(f"{path} is a folder, and the run wrote a file there. Move it away, then run again.")
-        if expected is not None and path.is_file() and files.digest_file(path) != expected:
-            raise RunFolderError(f"{path} was changed after the run had written it. Move it away, then run again.")
-    for name in listed:
-        path = folder / name
-        path.unlink(missing_ok=True)
-        for parent in path.relative_to(folder).parents[:-1]:
-            with suppress(OSError):  # not empty
-                (folder / parent).rmdir()
-    (folder / RECORD).unlink()

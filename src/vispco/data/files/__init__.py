@@ -4,7 +4,7 @@ from vispco.data.files.hf_folder import HfFolder
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
 from vispco.data.files.record import ConversationSample, Record, Records, Skipped, SkippedItemError, SkipReport, Turn
 from vispco.data.files.samples import SampleSet, Turns, data_files, open_data, training_samples
-from vispco.data.files.sampling import AreaSample, area_equalised, equalise_areas, read_areas, take
+from vispco.data.files.sampling import AreaSample, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Tsv",
     "Turn",
     "Turns",
-    "area_equalised",
     "data_files",
     "equalise_areas",
     "open_data",

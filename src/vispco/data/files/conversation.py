@@ -13,9 +13,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.limits import InputLimits
 from vispco.data.files.pictures import ImageHandle, OutsideError, find_image
-from vispco.data.files.record import Record, Skipped, Turn
+from vispco.data.files.record import InputLimits, Record, Skipped, Turn
 
 _PLACEHOLDER, _VIDEO_PLACEHOLDER = "<image>", "<video>"
 _SHOWN = {

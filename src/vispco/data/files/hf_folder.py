@@ -1,40 +1,29 @@
-"""Saved `datasets` folders and Parquet files. Columns are found by their kind and name, or given."""
+"""Saved `datasets` folders and Parquet files. Columns are found by their name."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import FIELDS, Place, Shown, read_item
-from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import ImageHandle, find_image
-from vispco.data.files.record import Record, Records, Skipped
+from vispco.data.files.record import MAX_SIDE, Record, Records, Skipped
 
 
 class HfFolder(Records):
-    """The rows of a folder that `save_to_disk` wrote, of a .parquet file, or of a folder of them.
-
-    columns: names where they cannot be guessed, {"question": "ask"}.
-    """
+    """The rows of a folder that `save_to_disk` wrote, of a .parquet file, or of a folder of them."""
 
     def __init__(
-        self,
-        file: str | Path,
-        images: str | Path | None = None,
-        *,
-        split: str | None = None,
-        columns: Mapping[str, str] | None = None,
-        task: str = "instruct",
-        max_side: int = MAX_SIDE,
+        self, file: str | Path, images: str | Path | None = None, *, task: str = "instruct", max_side: int = MAX_SIDE
     ) -> None:
         super().__init__(file, task=task, max_side=max_side)
         folder = self.file if self.file.is_dir() else self.file.parent
         self.roots = [Path(images)] if images is not None else [folder, folder / "images", folder.parent]
         parquet = parquet_files(self.file)
-        dataset = _ParquetRows(self.file, parquet) if parquet else _load_split(self.file, split)
-        self.columns = _find_columns(self.file, list(dataset.column_names), columns or {})
+        dataset = _ParquetRows(self.file, parquet) if parquet else _load_split(self.file)
+        self.columns = _find_columns(self.file, list(dataset.column_names))
         self.rows = dataset if parquet else _undecoded(dataset)
 
     def _read(self) -> Iterator[Record | Skipped]:
@@ -118,7 +107,7 @@ class _ParquetRows:
         return file.read_row_group(group)
 
 
-def _load_split(folder: Path, split: str | None) -> Any:
+def _load_split(folder: Path) -> Any:
     try:
         from datasets import load_from_disk  # noqa: PLC0415  optional: only this reader needs it
     except ImportError:
@@ -133,31 +122,25 @@ def _load_split(folder: Path, split: str | None) -> Any:
         ) from error
     if not isinstance(found, dict):
         return found
-    name = split or ("train" if "train" in found else next(iter(found)) if len(found) == 1 else None)
-    if name not in found:
-        given = "no split was given" if split is None else f"it has no split {split!r}"
-        raise InvalidInputError(f"{folder}: {given}. Its splits: {', '.join(found)}.")
-    return found[name]
-
-
-def _find_columns(folder: Path, have: list[str], given: Mapping[str, str]) -> dict[str, str]:
-    """Columns by kind. Those that are given must be there; an image and something to ask must be found."""
-    shown = ", ".join(have)
-    for kind, name in given.items():
-        if kind not in FIELDS or name not in have:
-            raise InvalidInputError(
-                f"{folder}: columns has {kind} = {name!r}. The dataset's columns: {shown}; what they can be: "
-                f"{', '.join(FIELDS)}."
-            )
-    found = {kind: next((name for name in names if name in have), "") for kind, names in FIELDS.items()}
-    columns = {kind: name for kind, name in {**found, **given}.items() if name}
-    if "image" not in columns:
+    if "train" not in found and len(found) > 1:
         raise InvalidInputError(
-            f"{folder} has no image column. Its columns: {shown}. Name it: columns={{'image': ...}}."
+            f"{folder} has several splits: {', '.join(found)}. Give the folder of one: {folder / next(iter(found))}."
         )
+    return found["train"] if "train" in found else next(iter(found.values()))
+
+
+def _find_columns(folder: Path, have: list[str]) -> dict[str, str]:
+    """Columns by kind; an image and something to ask must be found."""
+    shown = ", ".join(have)
+    columns = {
+        kind: next(name for name in names if name in have) for kind, names in FIELDS.items() if {*names} & {*have}
+    }
+    if "image" not in columns:
+        raise InvalidInputError(f"{folder} has no image column. Its columns: {shown}. Rename one to image.")
     if "conversations" not in columns and not {"question", "answer"} <= set(columns):
         raise InvalidInputError(
-            f"{folder} has neither conversations nor a question and an answer. Its columns: {shown}. Name them in columns."
+            f"{folder} has neither conversations nor a question and an answer. Its columns: {shown}. Rename them to question "
+            "and answer."
         )
     return columns
 

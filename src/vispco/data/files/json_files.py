@@ -23,8 +23,7 @@ from typing import Any, BinaryIO
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import Place, brief, field, find_shown, image_roots, read_item
-from vispco.data.files.limits import MAX_SIDE, InputLimits
-from vispco.data.files.record import Record, Records, Skipped
+from vispco.data.files.record import MAX_SIDE, InputLimits, Record, Records, Skipped
 
 CHUNK = 1 << 16
 _LONGEST = 1 << 26  # characters in one element; a longer one is a broken file, not a conversation
@@ -65,7 +64,7 @@ class _Buffer:
                 return ""
 
 
-def read_json_array(path: Path) -> Iterator[tuple[int, Any] | Skipped]:
+def _read_json_array(path: Path) -> Iterator[tuple[int, Any] | Skipped]:
     """(row, element) for each element, rows from 1. One that is malformed is skipped, as is one cut off at the end."""
     with path.open("rb") as stream:
         buffer = _Buffer(stream)
@@ -163,7 +162,7 @@ class LlavaInstruct(Records):
         self.roots = image_roots(self.file, images, published)
 
     def _read(self) -> Iterator[Record | Skipped]:
-        for entry in read_json_array(self.file):
+        for entry in _read_json_array(self.file):
             yield entry if isinstance(entry, Skipped) else self._record(*entry)
 
     def _record(self, row: int, element: Any) -> Record | Skipped:

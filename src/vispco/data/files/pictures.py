@@ -15,8 +15,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from vispco.data.files.limits import MAX_SIDE, InputLimits, open_inside
-from vispco.data.files.record import Skipped, SkippedItemError
+from vispco.data.files.record import MAX_SIDE, InputLimits, Skipped, SkippedItemError
 
 # Pillow also opens formats that start other programs (EPS) or that no dataset has; these are read, nothing else.
 _FORMATS = ("BMP", "DIB", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP", "AVIF")
@@ -205,7 +204,7 @@ def find_image(name: str, roots: Sequence[Path]) -> tuple[Path, bytes] | None:
         for root in roots:
             path = os.path.join(root, candidate)  # noqa: PTH118  (same; there may be millions)
             try:
-                handle = open_inside(path, root, allow_outside=limits.allow_outside)
+                handle = _open_inside(path, root, allow_outside=limits.allow_outside)
                 if handle is None:
                     refused = refused or _why_refused(path)
                     continue
@@ -219,6 +218,19 @@ def find_image(name: str, roots: Sequence[Path]) -> tuple[Path, bytes] | None:
     if refused:
         raise OutsideError(refused)
     return None
+
+
+def _open_inside(path: str, root: Path, *, allow_outside: bool) -> int | None:
+    """A handle on a regular file inside of `root`; None if it is not one. Raises `OSError` if there is none."""
+    if not allow_outside:
+        real, base = os.path.realpath(path), os.path.realpath(root)
+        if not real.startswith(base.rstrip(os.sep) + os.sep):
+            return None
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        return None
+    return handle
 
 
 def _why_refused(path: str) -> str:

@@ -1,16 +1,18 @@
-"""Records: what every reader yields for each row of a file, and the rows that it skips, with the reason and the place."""
+"""Records: what every reader yields for each row of a file; the rows that it skips, with the reason and the place; limits."""
 
 from __future__ import annotations
 
+import json
+import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.limits import MAX_SIDE, InputLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +21,51 @@ if TYPE_CHECKING:
 
     from vispco.data.files.pictures import ImageHandle
     from vispco.data.sample import History
+
+VARIABLE = "VISPCO_INPUT_LIMITS"
+MAX_SIDE = 4096  # longer sides are scaled down on load; every model of the paper sees fewer pixels than 4096 × 4096
+
+
+@dataclass(frozen=True)
+class InputLimits:
+    """Limits on the data that is read; an item that exceeds one is skipped and counted.
+
+    They hold for this process and for the workers that it starts, which is why they are kept in the environment.
+
+    allow_outside: read pictures that a data file names outside of the picture folder, by `../`, an absolute path or a
+        symbolic link. max_image_bytes: of one encoded picture. max_text: characters of a question, an answer or an option.
+    max_line: bytes of one line of a .jsonl or .tsv file.
+    """
+
+    allow_outside: bool = False
+    max_image_bytes: int = 1 << 28
+    max_text: int = 100_000
+    max_line: int = 1 << 28
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not isinstance(value, int) or (each.name != "allow_outside" and value < 1):
+                raise InvalidInputError(f"{each.name}={value!r} was given. Give a whole number, 1 or more.")
+
+    def use(self) -> None:
+        """Make these the limits of this process and of those that it starts."""
+        os.environ[VARIABLE] = json.dumps(asdict(self))
+
+    @classmethod
+    def current(cls) -> InputLimits:
+        """The limits in force."""
+        return _parse(os.environ.get(VARIABLE, ""))
+
+
+@lru_cache(maxsize=4)
+def _parse(text: str) -> InputLimits:
+    try:
+        given = json.loads(text) if text else {}
+        return InputLimits(**given)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(f"The environment variable {VARIABLE} is not what vispco writes. Unset it.") from error
+
 
 _LISTED = 1000  # beyond this, skipped items are still counted but no longer listed: a report stays small
 
@@ -223,7 +270,7 @@ class Records(Iterable["Record"]):
     """`for record in records` reads the file once more; `records.report` says what that reading left out.
 
     A reader only has to yield a `Record` or a `Skipped` for each row. Pictures are checked by their first bytes when
-    a row is read; a picture that breaks later, when it is decoded, is counted by `decoded()`.
+    a row is read; one that breaks later, when it is decoded, is counted by `samples.decoded`.
     """
 
     def __init__(self, file: str | Path, *, task: str = "", max_side: int = MAX_SIDE) -> None:
@@ -257,27 +304,12 @@ class Records(Iterable["Record"]):
             else:
                 report.used += 1
                 yield entry
-        self._require_some(report)
-
-    def decoded(self) -> Iterator[tuple[Record, list[Image]]]:
-        """Each record with its pictures; those that cannot be decoded are skipped and counted like any other."""
-        for record in self:
-            try:
-                images = record.images()
-            except SkippedItemError as error:
-                self.report.leave_out(error.skipped)
-                continue
-            yield record, images
-        self._require_some(self.report)
-
-    def _require_some(self, report: SkipReport) -> None:
-        if report.used:
-            return
-        if not report.count:
+        if not report.used and not report.count:
             raise InvalidInputError(f"{self.file} holds no items. Give a file with at least one.")
-        raise InvalidInputError(
-            f"{self.file}: nothing in it can be used; {report.summary()}. The first: {report.listed[0].sentence}"
-        )
+        if not report.used:
+            raise InvalidInputError(
+                f"{self.file}: nothing in it can be used; {report.summary()}. The first: {report.listed[0].sentence}"
+            )
 
 
 def _too_long(record: Record) -> Skipped | None:

@@ -13,8 +13,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.data.dataset import Lazy
 from vispco.data.files.hf_folder import HfFolder, parquet_files
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
-from vispco.data.files.limits import MAX_SIDE
-from vispco.data.files.record import Record, Records, Skipped, SkippedItemError, SkipReport
+from vispco.data.files.record import MAX_SIDE, Record, Records, Skipped, SkippedItemError, SkipReport
 from vispco.data.files.sampling import AreaSample, draw, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
 from vispco.data.sample import Sample

@@ -49,16 +49,13 @@ def read_areas(records: Records) -> array[float]:
     return areas
 
 
-def equalise_areas(
-    areas: Sequence[float], n: int = _SAMPLES, *, bins: int = _BINS, seed: int = 0, max_repeats: int | None = None
-) -> AreaSample:
+def equalise_areas(areas: Sequence[float], n: int = _SAMPLES, *, bins: int = _BINS, seed: int = 0) -> AreaSample:
     """Chooses `n` items so that the bins that have any hold the same number of them, give or take one.
 
-    One enormous picture makes a bin of its own and is repeated to fill it, as the paper's rule has it; `max_repeats`
-    bounds how often, and the other bins share what is left.
+    One enormous picture makes a bin of its own and is repeated to fill it, as the paper's rule has it.
     """
-    if n < 1 or bins < 1 or (max_repeats is not None and max_repeats < 1):
-        raise InvalidInputError(f"n = {n}, bins = {bins}, max_repeats = {max_repeats}: each must be 1 or more.")
+    if n < 1 or bins < 1:
+        raise InvalidInputError(f"n = {n}, bins = {bins}: each must be 1 or more.")
     usable = [index for index, area in enumerate(areas) if area == area]  # noqa: PLR0124  NaN is not itself
     if not usable:
         raise InvalidInputError("No image's area is known, so there is nothing to sample from.")
@@ -68,8 +65,11 @@ def equalise_areas(
     for index in usable:
         members[min(bins - 1, int((areas[index] - low) / width)) if width else 0].append(index)
     rng = Random(seed)  # noqa: S311  reproducible, not secret
-    limits = [n if max_repeats is None else len(group) * max_repeats for group in members]
-    shares = _share_out(n, [limit if group else 0 for limit, group in zip(limits, members, strict=True)], rng)
+    filled = [place for place, group in enumerate(members) if group]
+    each, extra = divmod(n, len(filled))
+    shares = [each if group else 0 for group in members]
+    for place in rng.sample(filled, extra):
+        shares[place] += 1
     chosen: list[int] = []
     for group, share in zip(members, shares, strict=True):
         whole, rest = divmod(share, len(group)) if group else (0, 0)
@@ -80,21 +80,6 @@ def equalise_areas(
     )
 
 
-def _share_out(n: int, limits: list[int], rng: Random) -> list[int]:
-    """`n` in equal parts, none above its limit; what a full part cannot take goes to the others."""
-    shares = [0] * len(limits)
-    left = min(n, sum(limits))
-    while left:
-        hungry = [place for place, limit in enumerate(limits) if shares[place] < limit]
-        each, extra = divmod(left, len(hungry))
-        favoured = set(rng.sample(hungry, extra)) if each == 0 else set()
-        for place in hungry:
-            given = min(each or int(place in favoured), limits[place] - shares[place])
-            shares[place] += given
-            left -= given
-    return shares
-
-
 def take(records: Iterable[Record], indices: Iterable[int]) -> Iterator[Record]:
     """The chosen records in the order of reading; the k-th repeat of one has `~k` behind its id."""
     wanted = Counter(indices)
@@ -103,14 +88,6 @@ def take(records: Iterable[Record], indices: Iterable[int]) -> Iterator[Record]:
             yield replace(record, id=f"{record.id}~{repeat}") if repeat else record
         if not wanted:
             return
-
-
-def area_equalised(
-    records: Records, n: int = _SAMPLES, *, bins: int = _BINS, seed: int = 0, max_repeats: int | None = None
-) -> tuple[AreaSample, Iterator[Record]]:
-    """Both passes in one call: what was chosen, and the chosen records as they are read."""
-    sample = equalise_areas(read_areas(records), n, bins=bins, seed=seed, max_repeats=max_repeats)
-    return sample, take(records, sample.indices)
 
 
 def draw(items: Iterable[_T], limit: int | None, seed: int = 0) -> list[_T]:

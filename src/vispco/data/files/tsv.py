@@ -22,9 +22,8 @@ from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.conversation import IMAGE_FILES, Place, Shown, as_answers, find_handles, find_shown, image_roots
-from vispco.data.files.limits import MAX_SIDE
 from vispco.data.files.pictures import BrokenImageError, ImageHandle, looks_like_image
-from vispco.data.files.record import Record, Records, Skipped, Turn
+from vispco.data.files.record import MAX_SIDE, Record, Records, Skipped, Turn
 from vispco.data.files.tsv_rows import Header, RowIndex, TsvRow, read_header, read_rows
 
 _SHORTEST = 64  # VLMEvalKit: a cell up to this long is not a picture but the index of the row that has it

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.files.limits import InputLimits
+from vispco.data.files.record import InputLimits
 
 _OPTION = re.compile(r"[A-Z]")
 _MOST_LINES = 2000  # lines in one quoted field; beyond this the quote was never meant to open a field
@@ -28,11 +28,6 @@ class TsvRow:
     wrong: str = ""  # why the fields cannot be trusted
 
 
-def _longest_row() -> int:
-    """Bytes that a row may have."""
-    return InputLimits.current().max_line
-
-
 def _delimiter_of(path: Path) -> bytes:
     """The separator of columns: a comma in .csv files, a tab in all others."""
     return b"," if path.suffix.lower() == ".csv" else b"\t"
@@ -40,7 +35,7 @@ def _delimiter_of(path: Path) -> bytes:
 
 def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
     """Every row from a byte offset on. Blank lines are no rows."""
-    delimiter = _delimiter_of(path)
+    delimiter, longest = _delimiter_of(path), InputLimits.current().max_line
     with path.open("rb") as stream:
         if offset == 0 and stream.read(3) != b"\xef\xbb\xbf":  # a byte order mark is not part of the first name
             stream.seek(0)
@@ -48,7 +43,7 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
             stream.seek(offset)
         while True:
             start = stream.tell()
-            line = stream.readline(_longest_row())
+            line = stream.readline(longest)
             if not line:
                 return
             if not line.strip(b"\r\n"):
@@ -59,10 +54,11 @@ def read_rows(path: Path, offset: int = 0, number: int = 0) -> Iterator[TsvRow]:
 
 def _parse_row(stream: BinaryIO, line: bytes, number: int, start: int, delimiter: bytes) -> TsvRow:
     """The row that begins with `line`; reads on from `stream` while a quoted field is open."""
-    if len(line) == _longest_row() and not line.endswith(b"\n"):
-        while (rest := stream.readline(_longest_row())) and not rest.endswith(b"\n"):
+    longest = InputLimits.current().max_line
+    if len(line) == longest and not line.endswith(b"\n"):
+        while (rest := stream.readline(longest)) and not rest.endswith(b"\n"):
             pass
-        return TsvRow(number, start, [], f"the row is longer than {_longest_row():,} bytes")
+        return TsvRow(number, start, [], f"the row is longer than {longest:,} bytes")
     if b'"' not in line:
         return TsvRow(number, start, line.rstrip(b"\r\n").split(delimiter))
     after_first_line = stream.tell()
@@ -104,11 +100,11 @@ def _closing_quote(line: bytes, at: int) -> int:
 
 def _to_closing_quote(stream: BinaryIO, begun: bytes) -> Iterator[bytes]:
     """The lines up to the one in which an open quoted field is closed."""
-    size = len(begun)
+    size, longest = len(begun), InputLimits.current().max_line
     for _ in range(_MOST_LINES):
-        line = stream.readline(_longest_row() - size + 1)
+        line = stream.readline(longest - size + 1)
         size += len(line)
-        if not line or size > _longest_row():
+        if not line or size > longest:
             return
         yield line
         if _closing_quote(line, 0) >= 0:  # pairs do not span lines, so each line can be judged alone

@@ -89,7 +89,8 @@ class Preset:
         """
         found = self.setting(setting)
         wanted = torch.as_tensor(budget, dtype=torch.float64).expand(workload.num_visual.shape)
-        wanted = clamp_budget(wanted, _pinned(workload, min(found.stages[0].layer, found.earliest)), cost, asked)
+        first = min(found.stages[0].layer, found.earliest)
+        wanted = clamp_budget(wanted, replace(workload, earliest_layer=first), cost, asked)
         rows = [
             _fit(found, float(share), cost, workload.each(lambda numbers, place=place: numbers[place]))  # type: ignore[misc]
             for place, share in enumerate(wanted)
@@ -137,17 +138,6 @@ def _counts(stages: Sequence[PresetStage], num_layers: int, num_visual: int) -> 
     return counts.cummin(dim=-1).values
 
 
-def _pinned(workload: Workload, first: int) -> Workload:
-    return replace(workload, earliest_layer=first)
-
-
-def _curve(stages: Sequence[PresetStage], num_layers: int) -> Tensor:
-    curve = torch.ones(num_layers, dtype=torch.float64)
-    for stage in stages:
-        curve[stage.layer :] = stage.keep
-    return curve
-
-
 def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tensor:
     """Whole tokens [L] of one sample."""
     layers = cost.num_layers
@@ -157,10 +147,12 @@ def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tenso
         return _withdrawn(budget, cost, sample, first=min(setting.earliest, setting.stages[0].layer))
     for step in range(FRONTS, -1, -1):
         stages = setting.for_depth(layers, front=step / FRONTS)
-        pinned = _pinned(sample, stages[0].layer)
+        pinned = replace(sample, earliest_layer=stages[0].layer)
         if float(cost.lowest_fraction(pinned)) <= budget:
             break
-    curve, inside = _curve(stages, layers), torch.arange(layers) >= stages[0].layer
+    inside, curve = torch.arange(layers) >= stages[0].layer, torch.ones(layers, dtype=torch.float64)
+    for stage in stages:
+        curve[stage.layer :] = stage.keep
     limit = budget * float(cost.full(pinned))
     most = 1.0 / min(stage.keep for stage in stages if stage.keep)
 

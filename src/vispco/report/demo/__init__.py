@@ -1,1 +1,1 @@
-"""All of it on one model: search, a small sweep beside it, times to first token, and a page; `run.run` continues one."""
+"""All of it on one model: a search, a small sweep, times to first token, and a page; `DemoJob.run` continues one."""

@@ -5,57 +5,43 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 # Seconds on two cores with the default options; only their proportions matter once a stage is done.
-NOMINAL: Mapping[str, float] = {"load": 6, "search": 88, "sweep": 28, "bench": 19, "examples": 5, "page": 1}
-ALMOST = 0.95  # of a stage that does not say how far it is
+_NOMINAL: Mapping[str, float] = {"load": 6, "search": 88, "sweep": 28, "bench": 19, "examples": 5, "page": 1}
+_ALMOST = 0.95  # of a stage that does not say how far it is
 
 
 class Forecast:
-    """Follows stages as they begin, advance and end; gives the finished fraction and the seconds left."""
+    """Called with the stages of a demo as they begin and advance; tells (done, total, caption) of the whole."""
 
-    def __init__(self, stages: Mapping[str, float] = NOMINAL, now: Callable[[], float] = time.monotonic) -> None:
-        self.nominal, self.now = dict(stages), now
-        self.done: dict[str, float] = {}
-        self.skipped: set[str] = set()
+    def __init__(
+        self,
+        tell: Callable[[float, float, str], None],
+        stages: Mapping[str, float] = _NOMINAL,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tell, self.nominal, self.now = tell, dict(stages), now
+        self.took: dict[str, float] = {}  # seconds of the stages that have ended here
+        self.over: set[str] = set()  # these, and what an earlier run has finished
         self.stage: str | None = None
-        self.began, self.fraction = 0.0, None
+        self.began = 0.0
+        self.fraction: float | None = None
 
-    fraction: float | None
-
-    def on(self, tell: Callable[[float, float, str], None]) -> Callable[[str, float | None, str], None]:
-        """What a demo tells (stage, how much of it is done, text), told on as (done, total, caption) of the whole."""
+    def __call__(self, stage: str, fraction: float | None, text: str) -> None:
+        """A stage is at `fraction`, None if it does not say; `text` is what is happening."""
         names = list(self.nominal)
-
-        def advance(stage: str, fraction: float | None, text: str) -> None:
-            place = names.index(stage)
-            if stage != self.stage:
-                self.end()
-                self.skipped |= {earlier for earlier in names[:place] if earlier not in self.done}
-                self.begin(stage)
-            self.moved(fraction)
-            left = timedelta(seconds=round(self.left))
-            tell(self.share, 1.0, f"{place + 1}/{len(names)} {stage}, about {left} left: {text}")
-
-        return advance
-
-    def begin(self, stage: str) -> None:
-        self.stage, self.began, self.fraction = stage, self.now(), None
-
-    def moved(self, fraction: float | None) -> None:
+        place = names.index(stage)
+        if stage != self.stage:
+            if self.stage is not None:
+                self.took[self.stage] = self.now() - self.began
+            self.over = set(names[:place])
+            self.stage, self.began = stage, self.now()
         self.fraction = fraction
-
-    def end(self) -> None:
-        if self.stage is not None:
-            self.done[self.stage] = self.now() - self.began
-            self.stage = None
-
-    def skip(self, stage: str) -> None:
-        """It was done before."""
-        self.skipped.add(stage)
+        left = timedelta(seconds=round(self.left))
+        self.tell(self.share, 1.0, f"{place + 1}/{len(names)} {stage}, about {left} left: {text}")
 
     @property
     def pace(self) -> float:
         """Seconds here for a nominal second: by what is done, and by a stage that says how far it is."""
-        took, nominal = sum(self.done.values()), sum(self.nominal[stage] for stage in self.done)
+        took, nominal = sum(self.took.values()), sum(self.nominal[stage] for stage in self.took)
         if self.stage is not None and self.fraction:
             took += self.now() - self.began
             nominal += self.fraction * self.nominal[self.stage]
@@ -64,14 +50,13 @@ class Forecast:
     @property
     def share(self) -> float:
         """The fraction of the whole that is done, in [0, 1]."""
-        whole = sum(self.nominal.values())
-        finished = sum(self.nominal[stage] for stage in {*self.done, *self.skipped})
-        return min(1.0, (finished + self._here()) / whole)
+        finished = sum(self.nominal[stage] for stage in self.over)
+        return min(1.0, (finished + self._here()) / sum(self.nominal.values()))
 
     @property
     def left(self) -> float:
         """Seconds."""
-        ahead = sum(n for s, n in self.nominal.items() if s not in self.done and s not in self.skipped)
+        ahead = sum(seconds for stage, seconds in self.nominal.items() if stage not in self.over)
         return max(0.0, (ahead - self._here()) * self.pace)
 
     def _here(self) -> float:
@@ -81,4 +66,4 @@ class Forecast:
         whole = self.nominal[self.stage]
         if self.fraction is not None:
             return self.fraction * whole
-        return min((self.now() - self.began) / self.pace, ALMOST * whole)
+        return min((self.now() - self.began) / self.pace, _ALMOST * whole)

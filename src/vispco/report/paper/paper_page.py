@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from vispco.compare.methods.views import latex_escaped
-from vispco.compare.searches import ComparisonTable
 from vispco.core.runs import files
 from vispco.core.runs.provenance import machine, versions
 from vispco.evaluation.frontier import Frontier
+from vispco.evaluation.frontier_tables import Table
 from vispco.report.paper.paper_steps import JOINT, KERNELS, METHODS, kernel_folder, searched_folder
 from vispco.report.paper.paper_tables import PaperRuns, models_table
 from vispco.report.plots import (
@@ -126,17 +126,15 @@ def _by_task(frontier: Frontier) -> dict[str, Frontier]:
     return found
 
 
-def _plain(tables: dict[str, ComparisonTable]) -> dict[str, dict[str, object]]:
-    return {title: {"columns": table.columns, "rows": table.rows} for title, table in tables.items()}
+def _plain(tables: dict[str, Table]) -> dict[str, dict[str, object]]:
+    return {title: {"columns": columns, "rows": rows} for title, (columns, rows) in tables.items()}
 
 
-def _tables_html(tables: dict[str, ComparisonTable]) -> str:
+def _tables_html(tables: dict[str, Table]) -> str:
     parts = []
-    for title, table in tables.items():
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
-        )
+    for title, (columns, rows) in tables.items():
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         parts.append(f'<h3>{html.escape(title)}</h3><div class="wide"><table><tr>{head}</tr>{body}</table></div>')
     return "\n".join(parts)
 
@@ -147,16 +145,17 @@ def _figure_html(path: Path, caption: str) -> str:
     return f'<figure><img src="data:image/png;base64,{data}" alt="{text}"><figcaption>{text}</figcaption></figure>'
 
 
-def _latex(title: str, table: ComparisonTable) -> str:
-    lines = [f"% {title}", rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}", r"\toprule"]
-    lines.append(" & ".join(map(latex_escaped, table.columns)) + r" \\ \midrule")
-    lines += [" & ".join(map(latex_escaped, row)) + r" \\" for row in table.rows]
+def _latex(title: str, table: Table) -> str:
+    columns, rows = table
+    lines = [f"% {title}", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}", r"\toprule"]
+    lines.append(" & ".join(map(latex_escaped, columns)) + r" \\ \midrule")
+    lines += [" & ".join(map(latex_escaped, row)) + r" \\" for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 
-def _write_csv(out: Path, model: str, tables: dict[str, ComparisonTable]) -> None:
-    for title, table in tables.items():
+def _write_csv(out: Path, model: str, tables: dict[str, Table]) -> None:
+    for title, (columns, rows) in tables.items():
         stream = io.StringIO()
-        csv.writer(stream, lineterminator="\n").writerows([table.columns, *table.rows])
+        csv.writer(stream, lineterminator="\n").writerows([columns, *rows])
         name = title.split(".")[0].lower().replace(" ", "-")
         files.write_text(out / f"{'-'.join(filter(None, (model, name)))}.csv", stream.getvalue())

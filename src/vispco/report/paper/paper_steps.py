@@ -32,7 +32,9 @@ class PaperSettings:
     test: Annotated[int, typer.Option(min=1, help="Test items of each task.")] = 16
     draws: Annotated[int, typer.Option(min=2, help="Sampled configurations of each method and budget.")] = 5
     trials: Annotated[int | None, typer.Option(min=1, help="Draw so many configurations of the grid [all]")] = None
-    samples: Annotated[int | None, typer.Option(min=1, help="Calibration items [by search]")] = None
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Calibration items of each task, or of --data [by search]")
+    ] = None
     data: Annotated[Path | None, typer.Option(help="Calibration data for the searches, as in vispco search.")] = None
     images: Annotated[Path | None, typer.Option(help="The folder of its pictures.")] = None
     seed: Annotated[int, typer.Option(min=0, help="Of everything that is drawn.")] = 0

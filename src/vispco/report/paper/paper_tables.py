@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from vispco.compare.methods.table import MethodTableRow
-from vispco.compare.searches import ComparisonTable
 from vispco.core.runs import files
 from vispco.evaluation.frontier import Frontier
+from vispco.evaluation.frontier_tables import Table
 from vispco.evaluation.result import Evaluation
 from vispco.report.paper.paper_steps import (
     BUDGETS,
@@ -31,7 +31,7 @@ from vispco.report.run_files import RunFiles, read
 
 
 @dataclass(frozen=True)
-class Statement:
+class _Statement:
     """A claim of the paper, what was measured here, and whether it holds: yes, no, or within noise."""
 
     claim: str
@@ -85,7 +85,7 @@ class PaperRuns:
             files.read_json(self.folder / TIMES, what="table of times", remedy="Run the command again.")["rows"]
         )
 
-    def tables(self) -> dict[str, ComparisonTable]:
+    def tables(self) -> dict[str, Table]:
         """Tables 1, 2, 4 and 5 by title. Accuracies are percentages; budgets are of the language model's FLOPs."""
         return {
             "Table 1. Methods with and without VisPCO, by budget": self._methods(),
@@ -94,7 +94,7 @@ class PaperRuns:
             "Table 5. Families of curves": self._kernels(),
         }
 
-    def _methods(self) -> ComparisonTable:
+    def _methods(self) -> Table:
         tasks = tuple(task.task for task in self.unpruned.tasks)
         rows = [("", "unpruned", *_by_task(self.unpruned))]
         for budget in BUDGETS:
@@ -112,9 +112,9 @@ class PaperRuns:
                     (f"{budget:.0%}", f"{method} + VisPCO", *_by_task(self.at(searched_folder(method), budget), tasks))
                 )
             rows.append((f"{budget:.0%}", "joint search", *_by_task(self.at(JOINT, budget), tasks)))
-        return ComparisonTable(("budget", "method", "average", *tasks), tuple(rows))
+        return ("budget", "method", "average", *tasks), tuple(rows)
 
-    def _searches(self) -> ComparisonTable:
+    def _searches(self) -> Table:
         comparison = self.runs[COMPARED].comparison
         assert comparison is not None  # noqa: S101 - the step that writes it has ended
         rows = []
@@ -127,9 +127,9 @@ class PaperRuns:
             if own is not None and own.accuracy is not None and own.fraction is not None:
                 by_task = (_percent(values[0]) for values in own.tasks.values())
                 rows.append((method, f"{100 * own.fraction:.1f}", "–", _percent(own.accuracy), *by_task))
-        return ComparisonTable(("method", "FLOPs, %", "search, s", "average", *comparison.tasks), tuple(rows))
+        return ("method", "FLOPs, %", "search, s", "average", *comparison.tasks), tuple(rows)
 
-    def _times(self) -> ComparisonTable:
+    def _times(self) -> Table:
         columns = ("", "time to first token, ms", "of it the vision tower, ms", "faster, ×", "tokens/s", "average")
         accuracies = [self.unpruned, self.at(searched_folder("fastv"), HALF), self.at(JOINT, HALF)]
         rows = []
@@ -138,13 +138,13 @@ class PaperRuns:
                 str(row["configuration"]), f"{row['ttft_ms']['p50']:.1f}", f"{row['parts_ms']['vision']:.1f}",
                 f"{row['speedup']['ttft']:.2f}", f"{row['decode_tokens_per_second']:.0f}", _by_task(found)[0],
             ))  # fmt: skip
-        return ComparisonTable(columns, tuple(rows))
+        return columns, tuple(rows)
 
-    def _kernels(self) -> ComparisonTable:
+    def _kernels(self) -> Table:
         rows = [(name, *(_by_task(self.at(kernel_folder(name), budget))[0] for budget in BUDGETS)) for name in KERNELS]
-        return ComparisonTable(("curves", *(f"{budget:.0%}" for budget in BUDGETS)), tuple(rows))
+        return ("curves", *(f"{budget:.0%}" for budget in BUDGETS)), tuple(rows)
 
-    def statements(self) -> list[Statement]:
+    def statements(self) -> list[_Statement]:
         """What the paper says, beside what was measured on this model."""
         return [*self._gains(), *self._steps_over_single(), self._near_the_frontier(), self._search_time()]
 
@@ -159,7 +159,7 @@ class PaperRuns:
                 parts.append(f"{len(found)} {phrase}: {'; '.join(found)}.")
         return f"Of the paper's statements, on {self.model}, {' '.join(parts)}"
 
-    def _gains(self) -> list[Statement]:
+    def _gains(self) -> list[_Statement]:
         found = []
         for budget in (0.9, 0.5, 0.1):
             pairs = [(self.at(searched_folder(method), budget), self.sampled(method, budget)) for method in METHODS]
@@ -171,15 +171,15 @@ class PaperRuns:
             claim = f"VisPCO is better than sampled configurations at {budget:.0%} of the FLOPs"
             if not gains:
                 found.append(
-                    Statement(claim, "no sampled configuration is so cheap: the floor lies above", "not measured")
+                    _Statement(claim, "no sampled configuration is so cheap: the floor lies above", "not measured")
                 )
                 continue
             mean = sum(gain for gain, _ in gains) / len(gains)
             error = math.sqrt(sum(half**2 for _, half in gains)) / len(gains)
-            found.append(Statement(claim, f"{100 * mean:+.1f} points ±{100 * error:.1f}", _verdict(mean, error)))
+            found.append(_Statement(claim, f"{100 * mean:+.1f} points ±{100 * error:.1f}", _verdict(mean, error)))
         return found
 
-    def _steps_over_single(self) -> list[Statement]:
+    def _steps_over_single(self) -> list[_Statement]:
         found = []
         for budget in (each for each in BUDGETS if each < HALF):
             steps, single = (self.at(kernel_folder(name), budget) for name in ("multi-step", "single"))
@@ -187,10 +187,10 @@ class PaperRuns:
                 gain = steps.accuracy - single.accuracy
                 error = math.hypot(steps.high - steps.low, single.high - single.low) / 2
                 claim = f"multi-step curves beat a single layer at {budget:.0%}"
-                found.append(Statement(claim, f"{100 * gain:+.1f} points ±{100 * error:.1f}", _verdict(gain, error)))
+                found.append(_Statement(claim, f"{100 * gain:+.1f} points ±{100 * error:.1f}", _verdict(gain, error)))
         return found
 
-    def _near_the_frontier(self) -> Statement:
+    def _near_the_frontier(self) -> _Statement:
         """The published search of FastV beside the best of the grid at the same FLOPs."""
         gaps, errors = [], []
         for point in self.frontier(searched_folder("fastv")).points:
@@ -207,17 +207,17 @@ class PaperRuns:
         gap = min(gaps, default=math.nan)
         error = errors[gaps.index(gap)] if gaps else math.nan
         measured = f"at the worst budget {100 * gap:+.1f} points ±{100 * error:.1f} against the best of {len(self.grid.points)} in hindsight"
-        return Statement("the predicted frontier is near the empirical one", measured, "yes" if gap > -error else "no")
+        return _Statement("the predicted frontier is near the empirical one", measured, "yes" if gap > -error else "no")
 
-    def _search_time(self) -> Statement:
+    def _search_time(self) -> _Statement:
         searched = float(self.runs[searched_folder("fastv")].config["search_seconds"])
         grid = sum(point.evaluation.seconds for point in self.grid.points)
         ratio = grid / searched
         measured = f"{searched:.0f} s for all budgets, {grid:.0f} s for a grid of {len(self.grid.points)}: ×{ratio:.1f}"
-        return Statement("a search takes 1/48 of the grid's time", measured, "yes" if ratio >= 48 else "no")
+        return _Statement("a search takes 1/48 of the grid's time", measured, "yes" if ratio >= 48 else "no")
 
 
-def models_table(models: list[PaperRuns]) -> ComparisonTable:
+def models_table(models: list[PaperRuns]) -> Table:
     """Table 3: models side by side, sampled configurations of FastV beside the search at half of the FLOPs."""
     rows = []
     for each in models:
@@ -225,7 +225,7 @@ def models_table(models: list[PaperRuns]) -> ComparisonTable:
         drawn = "–" if row is None or row.accuracy is None else f"{_percent(row.accuracy)} ±{_percent(row.deviation)}"
         found = [_by_task(each.at(name, HALF))[0] for name in (searched_folder("fastv"), JOINT)]
         rows.append((each.model, _percent(each.unpruned.accuracy), drawn, *found))
-    return ComparisonTable(("model", "unpruned", "fastv, sampled", "fastv + VisPCO", "joint search"), tuple(rows))
+    return ("model", "unpruned", "fastv, sampled", "fastv + VisPCO", "joint search"), tuple(rows)
 
 
 def _verdict(gain: float, error: float) -> str:

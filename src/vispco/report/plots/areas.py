@@ -10,7 +10,7 @@ from vispco.report.plots import style
 
 
 @dataclass(frozen=True)
-class AreasInfo:
+class _AreasInfo:
     """Bars from left[i], width[i] wide (pixels), by panel: name and counts."""
 
     left: tuple[float, ...]
@@ -18,14 +18,14 @@ class AreasInfo:
     panels: tuple[tuple[str, tuple[int, ...]], ...]
 
 
-def areas_info(sample: AreaSample | Areas) -> AreasInfo:
+def areas_info(sample: AreaSample | Areas) -> _AreasInfo:
     edges = sample.edges
     width = tuple(high - low for low, high in pairwise(edges))
     panels = (("before", tuple(sample.before)), ("after", tuple(sample.after)))
-    return AreasInfo(tuple(edges[:-1]), width, panels)
+    return _AreasInfo(tuple(edges[:-1]), width, panels)
 
 
-def draw_areas(info: AreasInfo, path: str | Path) -> Path:
+def draw_areas(info: _AreasInfo, path: str | Path) -> Path:
     with style.canvas(path, (7.6, 3.1), columns=2) as axes:
         for place, (name, counts) in enumerate(info.panels):
             plot = axes[0, place]

@@ -32,7 +32,7 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
         )
     if not runs:
         raise InvalidInputError("No run was given. Give the folder of at least one search or sweep.")
-    plan = planned([read(path) for path in runs])
+    plan = _planned([read(path) for path in runs])
     if not plan:
         named = ", ".join(map(str, runs))
         raise InvalidInputError(f"{named}: no figure can be drawn of what is there. Give a folder with points to draw.")
@@ -45,13 +45,14 @@ def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -
     return drawn
 
 
-def planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
+def _planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
     """The figures that can be drawn, by file name."""
     plan: dict[str, Callable[[Path], Path]] = {}
     several = len(runs) > 1
     for run in runs:
         tail = f"-{run.path.resolve().name}" if several else ""
-        everything = _merged(_swept_beside(run, runs))
+        swept_beside = [each for other in runs if other is run or _alike(run, other) for each in other.swept.values()]
+        everything = swept_beside[0].merge(*swept_beside[1:]) if swept_beside else None
         best = run.searched if run.searched is not None else everything
         covered = run.searched is None and any(other.searched and _alike(run, other) for other in runs)
         # a sweep is drawn with the searches of its model and scorer, and alone where there are none
@@ -91,11 +92,6 @@ def _grouped(runs: list[RunFiles], by: str) -> dict[str, Frontier]:
     return dict(named) if len(set(labels)) == len(labels) else {}
 
 
-def _swept_beside(run: RunFiles, runs: list[RunFiles]) -> list[Frontier]:
-    """A run's own sweeps, and those of the others that are of its model and scorer."""
-    return [frontier for other in runs if other is run or _alike(run, other) for frontier in other.swept.values()]
-
-
 def _alike(one: RunFiles, other: RunFiles) -> bool:
     """Whether both tell the same model and scorer."""
     return all(
@@ -106,7 +102,3 @@ def _alike(one: RunFiles, other: RunFiles) -> bool:
 
 def _known_values(run: RunFiles, name: str) -> set[str]:
     return {run.text(name, study) for study in (*run.swept, None)} - {""}
-
-
-def _merged(frontiers: list[Frontier]) -> Frontier | None:
-    return frontiers[0].merge(*frontiers[1:]) if frontiers else None

@@ -10,7 +10,7 @@ from vispco.report.plots import style
 
 
 @dataclass(frozen=True)
-class Line:
+class _Line:
     """One frontier: its optimal points, and the corners of its staircase."""
 
     label: str
@@ -19,13 +19,13 @@ class Line:
 
 
 @dataclass(frozen=True)
-class FrontiersInfo:
+class _FrontiersInfo:
     by: str
     axis: str
-    lines: tuple[Line, ...]
+    lines: tuple[_Line, ...]
 
 
-def frontiers_info(frontiers: Mapping[str, Frontier], by: str = "run") -> FrontiersInfo:
+def frontiers_info(frontiers: Mapping[str, Frontier], by: str = "run") -> _FrontiersInfo:
     """All on the axis of the first. by: what the labels are, for the legend's title."""
     if not frontiers:
         raise InvalidInputError("No frontier was given. Give at least one, by its label.")
@@ -34,11 +34,11 @@ def frontiers_info(frontiers: Mapping[str, Frontier], by: str = "run") -> Fronti
     for label, frontier in frontiers.items():
         shown = frontier.on(axis)
         points = tuple((shown.cost(point), point.accuracy) for point in shown.front)
-        lines.append(Line(label, points, frontier_info(shown).steps))
-    return FrontiersInfo(by, str(axis), tuple(lines))
+        lines.append(_Line(label, points, frontier_info(shown).steps))
+    return _FrontiersInfo(by, str(axis), tuple(lines))
 
 
-def draw_frontiers(info: FrontiersInfo, path: str | Path) -> Path:
+def draw_frontiers(info: _FrontiersInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         shown = [(look, line) for look, line in enumerate(info.lines) if line.points]
@@ -54,7 +54,7 @@ def draw_frontiers(info: FrontiersInfo, path: str | Path) -> Path:
 
 
 @dataclass(frozen=True)
-class ConfigurationsInfo:
+class _ConfigurationsInfo:
     """The two frontiers; either may be missing. Both are on the same axis."""
 
     empirical: FrontierInfo | None
@@ -66,12 +66,12 @@ class ConfigurationsInfo:
         return shown.axis if shown else ""
 
 
-def configurations_info(empirical: Frontier | None, searched: Frontier | None = None) -> ConfigurationsInfo:
+def configurations_info(empirical: Frontier | None, searched: Frontier | None = None) -> _ConfigurationsInfo:
     axis = next((f.axis for f in (empirical, searched) if f is not None), "exact")
-    return ConfigurationsInfo(*(None if f is None else frontier_info(f.on(axis)) for f in (empirical, searched)))
+    return _ConfigurationsInfo(*(None if f is None else frontier_info(f.on(axis)) for f in (empirical, searched)))
 
 
-def draw_configurations(info: ConfigurationsInfo, path: str | Path) -> Path:
+def draw_configurations(info: _ConfigurationsInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         shown = [

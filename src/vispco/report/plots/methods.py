@@ -11,7 +11,7 @@ _MARGIN = 0.12  # of a budget, within which a published setting is drawn with it
 
 
 @dataclass(frozen=True)
-class MethodsInfo:
+class _MethodsInfo:
     """accuracy by method, [budget]; None where it was not measured. methods: the best at the smallest budget first.
 
     published: (method, place of the budget next to its cost, accuracy, fraction of the FLOPs). intervals: of `scaled`.
@@ -27,7 +27,7 @@ class MethodsInfo:
     intervals: dict[str, tuple[tuple[float, float] | None, ...]] = field(default_factory=dict)
 
 
-def methods_info(table: MethodTable) -> MethodsInfo:
+def methods_info(table: MethodTable) -> _MethodsInfo:
     """The rows of `vispco compare methods` that have an accuracy, as accuracies at budgets."""
     rows = [row for row in table.rows if row.accuracy is not None]
     budgets = tuple(sorted({row.budget for row in rows if row.kind == "scaled" and row.budget is not None}))
@@ -52,7 +52,7 @@ def methods_info(table: MethodTable) -> MethodsInfo:
     }
     order = sorted(names, key=lambda name: [-(value or 0.0) for value in by_kind["scaled"][name]])
     whole = next((row.accuracy for row in rows if row.kind == "unpruned"), None)
-    return MethodsInfo(
+    return _MethodsInfo(
         budgets,
         tuple(order),
         by_kind["scaled"],
@@ -64,7 +64,7 @@ def methods_info(table: MethodTable) -> MethodsInfo:
     )
 
 
-def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
+def draw_methods(info: _MethodsInfo, path: str | Path) -> Path:
     """A panel for each budget and a line for each method: a dot for its accuracy, an arrow to what a search makes of it."""
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
 
@@ -106,7 +106,7 @@ def draw_methods(info: MethodsInfo, path: str | Path) -> Path:
     return Path(path)
 
 
-def _explain(plot: Any, info: MethodsInfo) -> None:
+def _explain(plot: Any, info: _MethodsInfo) -> None:
     """The legend of the marks, under the figure."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 

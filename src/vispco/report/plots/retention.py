@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
 from vispco.report.plots import style
+from vispco.report.progress import picked
 
 _BUDGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -39,20 +39,18 @@ def retention_by_budget_info(frontier: Frontier, budgets: Sequence[float] = _BUD
 
 def retention_by_kernel_info(found: Mapping[str, Frontier], budget: float = 0.5) -> RetentionInfo:
     """The schedule that each kernel's frontier picks at one budget; kernels with nothing within it are left out."""
-    picked = ((kernel, _picked(frontier, budget)) for kernel, frontier in found.items())
-    curves = tuple((label, curve) for label, curve in picked if curve)
+    found_curves = ((kernel, _picked(frontier, budget)) for kernel, frontier in found.items())
+    curves = tuple((label, curve) for label, curve in found_curves if curve)
     return RetentionInfo(f"kernel, at {budget:.0%}", curves, ordered=False)
 
 
 def _picked(frontier: Frontier, budget: float) -> tuple[float, ...]:
     """[L], or nothing."""
-    try:
-        return mean_retention(frontier.pick(budget).schedule)
-    except InvalidInputError:
-        return ()
+    point = picked(frontier, budget)
+    return () if point is None else _mean_retention(point.schedule)
 
 
-def mean_retention(schedule: Schedule) -> tuple[float, ...]:
+def _mean_retention(schedule: Schedule) -> tuple[float, ...]:
     """[L]; the mean over samples where each has its own."""
     mean: list[float] = schedule.tensor().reshape(-1, schedule.num_layers).mean(0).tolist()
     return tuple(mean)

@@ -14,7 +14,7 @@ _FREE = 3.0  # a search that cost nothing stands at the cheapest cost divided by
 
 
 @dataclass(frozen=True)
-class BestSoFarInfo:
+class _BestSoFarInfo:
     """By label: seconds spent, and the best accuracy so far; ascending, the last one repeated at the end."""
 
     budget: float
@@ -23,7 +23,7 @@ class BestSoFarInfo:
 
 def search_cost_info(
     swept: Mapping[str, Frontier], searched: Mapping[str, tuple[Frontier, float]] | None = None, budget: float = 0.5
-) -> BestSoFarInfo:
+) -> _BestSoFarInfo:
     """Sweeps step by step, in the order of their plans; searches as the one point (frontier, seconds) that they end in.
 
     Sweeps that do not tell their order or time, and runs with nothing within the budget, are left out.
@@ -43,10 +43,10 @@ def search_cost_info(
         within = [point.accuracy for point in frontier if frontier.cost(point) <= budget]
         if within:
             lines.append((label, (spent,), (max(within),)))
-    return BestSoFarInfo(budget, tuple(lines))
+    return _BestSoFarInfo(budget, tuple(lines))
 
 
-def draw_search_cost(info: BestSoFarInfo, path: str | Path) -> Path:
+def draw_search_cost(info: _BestSoFarInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         for place, (label, seconds, accuracy) in enumerate(info.lines):
@@ -70,7 +70,7 @@ def draw_search_cost(info: BestSoFarInfo, path: str | Path) -> Path:
     return Path(path)
 
 
-def axis_positions(costs: Sequence[float]) -> list[float]:
+def _axis_positions(costs: Sequence[float]) -> list[float]:
     """Costs for a logarithmic axis: a search that cost nothing stands at its left end."""
     paid = [cost for cost in costs if cost > 0]
     least = min(paid, default=1.0) / _FREE
@@ -84,7 +84,7 @@ def draw_searches(info: SearchCostInfo, path: str | Path) -> Path:
             (axes[0, 0], info.relative, "FLOPs of the search, in unpruned prompts"),
             (axes[0, 1], info.seconds, "seconds of the search"),
         ):
-            _points(plot, info, axis_positions(costs))
+            _points(plot, info, _axis_positions(costs))
             plot.axhline(info.full_accuracy, color=style.SOFT, linewidth=0.9, linestyle=(0, (4, 3)), label="unpruned")
             style.log_axis(plot.xaxis)
             plot.set_xlabel(label)

@@ -16,7 +16,7 @@ _BUDGETS = (0.9, 0.5, 0.25)
 
 
 @dataclass(frozen=True)
-class SurvivorsInfo:
+class _SurvivorsInfo:
     """masks[budget][layer]: which tokens of the grid that layer processes; answers[budget]: what the model says then."""
 
     image: str  # data URI
@@ -31,7 +31,7 @@ class SurvivorsInfo:
 
 def survivors_info(
     example: Example, budgets: Sequence[float] = _BUDGETS, layers: Sequence[int] | None = None
-) -> SurvivorsInfo:
+) -> _SurvivorsInfo:
     """For each budget the example's nearest one; by default six layers, evenly spread."""
     if not example.states:
         raise InvalidInputError(f"The example {example.id} was not run at any budget.")
@@ -43,7 +43,7 @@ def survivors_info(
     for state in states:
         grid = unpack(state.depth, example.rows, example.columns)
         masks.append(tuple(tuple(tuple(value > layer for value in row) for row in grid) for layer in chosen))
-    return SurvivorsInfo(
+    return _SurvivorsInfo(
         example.image,
         (example.width, example.height),
         tuple(s.budget for s in states),
@@ -60,7 +60,7 @@ def _short(answer: str, most: int = 16) -> str:
     return answer if len(answer) <= most else f"{answer[: most - 1]}…"
 
 
-def draw_survivors(info: SurvivorsInfo, path: str | Path) -> Path:
+def draw_survivors(info: _SurvivorsInfo, path: str | Path) -> Path:
     import numpy as np  # noqa: PLC0415
     from PIL import Image  # noqa: PLC0415
 

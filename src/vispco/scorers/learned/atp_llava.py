@@ -61,7 +61,6 @@ class ATPLLaVA(LearnedScorer):
     name = "atp-llava"
     decides_count = True
     network_class = _ThresholdNetwork
-    target_meaning = "the mean share of visual tokens that its modules keep"
     default_target = 0.25
 
     def acts_at(self, layer: int) -> bool:

@@ -87,7 +87,6 @@ class DynamicLLaVA(LearnedScorer):
     needs_attention = False
     needs_hidden = True
     network_class = _TokenPredictor
-    target_meaning = "the share of visual tokens kept from layer 2 on"
     default_target = 0.2
     LAYER = 2
 

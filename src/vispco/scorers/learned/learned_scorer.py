@@ -38,9 +38,8 @@ class LearnedScorer(Scorer):
     """
 
     network_class: ClassVar[type[LearnedNetwork]]
-    target_meaning: ClassVar[str]
-    """What the target of a training means."""
     default_target: ClassVar[float]
+    """What a training aims at: a share of the FLOPs or of the visual tokens, see `reached`."""
 
     def __init__(self, weights: str | None = None, *, network: LearnedNetwork | None = None) -> None:
         self.weights = None if weights is None else str(weights)

@@ -58,7 +58,6 @@ class MADTP(LearnedScorer):
     needs_hidden = True
     decides_count = True
     network_class = _Dictionary
-    target_meaning = "the mean share of the unpruned language model's FLOPs"
     default_target = 0.5
 
     def acts_at(self, layer: int) -> bool:

@@ -14,6 +14,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from vispco.cost.solve import PARAMETER_LIMIT
 from vispco.pruner.predictor import Predictor
 from vispco.search.batch import Batch
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
@@ -21,6 +22,7 @@ from vispco.search.gradient.projection import Pricing, project
 from vispco.search.gradient.static import DescentSettings, Solver, annealed_gamma
 from vispco.search.gradient.training_loop import TrainingLoop, tensors_of
 from vispco.search.gradient.training_settings import TrainingSettings, draw_budgets
+from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
 
 
@@ -47,6 +49,9 @@ class PredictorTrainer(TrainingLoop):
         self.plan, self.solver, self.kernel = plan or TrainingSettings(), solver, predictor.kernel
         self.multiplier = AugmentedLagrangian(settings or LagrangianSettings(), bins=self.plan.bins)
         self.statistics = torch.zeros(3, self.plan.bins, dtype=torch.float64)
+        cheapest = initial_shapes(self.kernel, objective.cost.num_layers)
+        cheapest[:, self.kernel.budget_parameter] = -PARAMETER_LIMIT
+        self.cheapest = self.kernel(cheapest, objective.cost.num_layers)  # [K, L]
         super().__init__(objective, predictor, batches, self.plan, directory=directory, accelerator=accelerator)
 
     @property
@@ -54,9 +59,21 @@ class PredictorTrainer(TrainingLoop):
         return self.module
 
     def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:
-        workload = self.objective.workload(batch.sizes).pinned(self.kernel.earliest_layer)
-        floor = self.objective.cost.lowest_fraction(workload)
-        return self._loss(batch, draw_budgets(place, floor, self.plan.seed))
+        return self._loss(batch, draw_budgets(place, self.lowest_budgets(batch), self.plan.seed))
+
+    def lowest_budgets(self, batch: Batch) -> Tensor:
+        """The least budget [B] that the solver can meet for each sample.
+
+        Projection cuts any curve to a budget. A multiplier does not: below what the kernel's curves can cost (three equal
+        steps keep everything before the first) it would grow without bound and drive the parameters to where no gradient
+        is left, at all budgets.
+        """
+        objective, B = self.objective, len(batch)
+        if self.solver == "projection":
+            return objective.cost.lowest_fraction(objective.workload(batch.sizes).pinned(self.kernel.earliest_layer))
+        K = len(self.cheapest)
+        prices = Pricing(objective.workload(batch.sizes.repeat(K, 1)), objective.cost)
+        return prices.fraction(self.cheapest.repeat_interleave(B, 0)).view(K, B).amin(0)
 
     def _loss(self, batch: Batch, budget: Tensor) -> tuple[Tensor, Tensor]:
         """Mean KL and mean penalty of a batch at budgets [B]."""

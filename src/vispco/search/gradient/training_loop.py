@@ -20,13 +20,13 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError
+from vispco.core.progress_lines import ProgressBar
 from vispco.core.runs import files
 from vispco.search.batch import Batch
 from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DivergenceError
 from vispco.search.gradient.training_settings import LoopSettings, batch_index
 from vispco.search.objective import Objective, frozen
-from vispco.search.progress_bar import ProgressBar
 
 
 class TrainingLoop:
@@ -67,14 +67,14 @@ class TrainingLoop:
     def run(self, *, show: bool = False) -> list[dict[str, float]]:
         """Train to the end of the plan; show: with a progress bar, on the main process."""
         show = show and bool(self.accelerator.is_main_process)
-        with frozen(self.objective.model), ProgressBar(self.loop.steps, done=self.step, show=show) as bar:
+        with frozen(self.objective.model), ProgressBar(total=self.loop.steps, done=self.step, show=show) as bar:
             self.module.train()
             while self.step < self.loop.steps:
                 record = self._one_step()
                 self.step += 1
                 self.history.append(record)
                 self.accelerator.log(record, step=self.step)
-                bar.step(record)
+                bar.advance(1, values_text(record))
                 if self.step % self.loop.save_every == 0 or self.step == self.loop.steps:
                     self._save()
         self.module.eval()
@@ -178,3 +178,9 @@ class TrainingLoop:
 def tensors_of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Those of one part of a checkpoint, by their own names."""
     return {key.removeprefix(f"{part}."): t for key, t in tensors.items() if key.startswith(f"{part}.")}
+
+
+def values_text(record: dict[str, float]) -> str:
+    """The numbers of a step as a bar shows them; those that a solver does not have are left out."""
+    names = {"kl": "KL", "share": "FLOPs share", "violation": "violation", "w": "w", "lambda": "λ"}
+    return "  ".join(f"{name} {record[key]:.4g}" for key, name in names.items() if key in record)

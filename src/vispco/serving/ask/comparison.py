@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,15 @@ from vispco.cost import Workload
 from vispco.evaluation.encoded import Encoded, encode, pad_token
 from vispco.evaluation.survivors import layers_of_tokens, token_grid
 from vispco.families import family_of
-from vispco.timing.clock import TokenClock, now
+from vispco.timing.prefill import TokenClock, now
 
 if TYPE_CHECKING:
     from vispco.pruner.pruner import Pruner
     from vispco.serving.ask.picture_question import PictureQuestion
+
+
+_TimedAnswer = tuple[str, int, float, float]
+"""Text, number of tokens, seconds to the first and to the last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +63,6 @@ class AnswerComparison:
         return asdict(self)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Run:
-    answer: str
-    number: int
-    first: float
-    whole: float
-
-
 def compare(
     model: Any,
     processor: Any,
@@ -82,36 +78,55 @@ def compare(
     unpruned: the reply to the same question without a pruner, where it is known already; it is not asked for again.
     """
     pruner.check(model)
-    encoded = encode(model, processor, [sample])
-    layers = len(family_of(model).layers(model))
-    shown = encode(model, processor, [sample], pruner=pruner)
+    encoded, shown = encode(model, processor, [sample]), encode(model, processor, [sample], pruner=pruner)
     recording = type(pruner)(pruner.chain, pruner.schedule, mode=pruner.mode, record=True, pixels=pruner.pixels)
     recording.prepare(processor)
     if unpruned is None:
         _answer(model, processor, encoded, None, max_new_tokens)
+    depth = None
     with recording(model):
         _answer(model, processor, shown, None, max_new_tokens)
         counts, load = recording.token_counts(model), recording.workload(model)
-        depth = _depth(model, shown, recording)
-    whole: list[_Run] = []
-    fewer: list[_Run] = []
+        with suppress(InvalidInputError):  # no grid, or tokens that come back
+            place, rows, columns = token_grid(model, shown)
+            layers_seen = layers_of_tokens(recording.survivors(model))
+            packed = layers_seen.new_zeros(rows * columns).scatter(0, place, layers_seen[: len(place)])
+            depth = tuple(tuple(row) for row in packed.view(rows, columns).tolist())
+    whole: list[_TimedAnswer] = []
+    fewer: list[_TimedAnswer] = []
     for _ in range(max(rounds, 1)):
         if unpruned is None:
             whole.append(_answer(model, processor, encoded, None, max_new_tokens))
         fewer.append(_answer(model, processor, shown, pruner, max_new_tokens))
+    layers = len(family_of(model).layers(model))
+    price, full_load = cost.get("exact", model.config), Workload(encoded.num_text, encoded.num_visual)
+
+    def reply(runs: list[_TimedAnswer], counts: torch.Tensor, workload: Workload) -> Reply:
+        flops = float(price.bill(counts, workload)[0])
+        return Reply(
+            answer=runs[0][0],
+            new_tokens=runs[0][1],
+            visual_tokens=tuple(counts[0].tolist()),
+            text_tokens=encoded.num_text[0],
+            flops=flops,
+            fraction=flops / float(price.full(full_load)[0]),
+            first_token_ms=1e3 * statistics.median(first for _, _, first, _ in runs),
+            milliseconds=1e3 * statistics.median(last for _, _, _, last in runs),
+        )
+
     full = torch.tensor(encoded.num_visual)[:, None].expand(-1, layers)
     return AnswerComparison(
         question=sample.question,
         method=str(pruner.chain),
-        unpruned=unpruned or _reply(model, encoded, whole, full, Workload(encoded.num_text, encoded.num_visual)),
-        pruned=_reply(model, encoded, fewer, counts, load),
+        unpruned=unpruned or reply(whole, full, full_load),
+        pruned=reply(fewer, counts, load),
         layers=layers,
         depth=depth,
     )
 
 
 @torch.no_grad()
-def _answer(model: Any, processor: Any, encoded: Encoded, pruner: Pruner | None, max_new_tokens: int) -> _Run:
+def _answer(model: Any, processor: Any, encoded: Encoded, pruner: Pruner | None, max_new_tokens: int) -> _TimedAnswer:
     clock = TokenClock()
     with nullcontext() if pruner is None else pruner(model):
         start = now(model.device)
@@ -126,29 +141,4 @@ def _answer(model: Any, processor: Any, encoded: Encoded, pruner: Pruner | None,
         end = now(model.device)
     own = tokens[:, encoded.length :]
     text: str = processor.batch_decode(own, skip_special_tokens=True)[0]
-    return _Run(answer=text.strip(), number=int(own.shape[1]), first=clock.times[0] - start, whole=end - start)
-
-
-def _reply(model: Any, encoded: Encoded, runs: list[_Run], counts: torch.Tensor, workload: Workload) -> Reply:
-    price = cost.get("exact", model.config)
-    flops = float(price.bill(counts, workload)[0])
-    return Reply(
-        answer=runs[0].answer,
-        new_tokens=runs[0].number,
-        visual_tokens=tuple(counts[0].tolist()),
-        text_tokens=encoded.num_text[0],
-        flops=flops,
-        fraction=flops / float(price.full(Workload(encoded.num_text, encoded.num_visual))[0]),
-        first_token_ms=1e3 * statistics.median(run.first for run in runs),
-        milliseconds=1e3 * statistics.median(run.whole for run in runs),
-    )
-
-
-def _depth(model: Any, encoded: Encoded, pruner: Pruner) -> tuple[tuple[int, ...], ...] | None:
-    try:
-        place, rows, columns = token_grid(model, encoded)
-        depth = layers_of_tokens(pruner.survivors(model))
-    except InvalidInputError:
-        return None
-    packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
-    return tuple(tuple(row) for row in packed.view(rows, columns).tolist())
+    return text.strip(), int(own.shape[1]), clock.times[0] - start, end - start

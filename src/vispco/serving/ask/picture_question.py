@@ -32,18 +32,15 @@ EIGHT = (
 )
 
 
+_NAMED = re.compile(rf"\b({'|'.join([*COLORS, *SHAPES, '[a-z]'])})(es|s)?\b")  # colours, shapes and letters
+
+
 def outside_tasks(model: str, question: str) -> str | None:
     """The sentence for a question that a shipped model never learned to answer; None where it did, and for other models."""
     from vispco.models import shipped  # noqa: PLC0415 - only where a question is asked
 
-    known = model not in shipped.names() or _form(question) in map(_form, _ASKED)
-    return None if known else EIGHT.format(model=model)
-
-
-def _form(question: str) -> str:
-    """A question without the colours, shapes and letters that it names."""
-    named = "|".join([*COLORS, *SHAPES, "[a-z]"])
-    return re.sub(rf"\b({named})(es|s)?\b", "_", " ".join(question.lower().split()).rstrip("?. "))
+    form, *known = (_NAMED.sub("_", " ".join(text.lower().split()).rstrip("?. ")) for text in (question, *_ASKED))
+    return EIGHT.format(model=model) if model in shipped.names() and form not in known else None
 
 
 @dataclass(frozen=True, eq=False)

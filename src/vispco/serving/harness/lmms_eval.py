@@ -61,7 +61,7 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
             ) from error
         self.model, self.processor = spec.load()
         self.batch_size = int(batch_size) if str(batch_size).isdigit() else 1
-        self.pruner = prune(self.model, pruner, method, budget, self.processor)
+        self.pruner = _prune(self.model, pruner, method, budget, self.processor)
         self.processor = self.processor if self.pruner is None else self.pruner.prepare(self.processor)
         self._join_other_processes()
 
@@ -77,7 +77,7 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
 
         wanted = [args.pop(name, None) for name in ("pruner", "method", "budget")]
         made = get_model(base)(**args, **more)
-        prune(made.model, *wanted)
+        _prune(made.model, *wanted)
         return made
 
     def generate_until(self, requests: list[Any]) -> list[Any]:
@@ -133,10 +133,11 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
             self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
 
-def prune(model: Any, run: str | None, method: str | None, budget: float | None, processor: Any = None) -> Any:
+def _prune(model: Any, run: str | None, method: str | None, budget: float | None, processor: Any = None) -> Any:
     """Put the chosen pruner on a model for good; None where nothing was chosen.
 
-    processor: the one whose pictures will be read as the pruner wants them; without it, one that makes them smaller is refused.
+    processor: the one whose pictures will be read as the pruner wants them; without it, one that makes them smaller is
+    refused.
     """
     if run is None and method is None and budget is None:
         return None

@@ -1,4 +1,4 @@
-"""What lmms-eval finds through its entry point: the name and where the class is. Nothing else is imported."""
+"""The entry point of lmms-eval: a model's name and the path of its class, which is not imported here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page itself, in Gradio."""
+"""The page of `vispco play`, in Gradio."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 from vispco.core.errors import VispcoError, needs_extra
 from vispco.families import family_of
 from vispco.models.model_spec import ModelSpec
+from vispco.pruner.presets import PRESETS
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.serving.ask import rows
 from vispco.serving.play.session import PLAIN, Asked, PlaySession
 
 INTRODUCTION = """# Which visual tokens can {model} do without?
@@ -39,7 +41,11 @@ def build_page(
     name: of a session's model; a shipped one begins with a picture that it knows.
     """
     gradio = load_gradio()
-    session = model if isinstance(model, PlaySession) else _session(model, spec or PrunerSpec.usual(model))
+    session = (
+        model
+        if isinstance(model, PlaySession)
+        else PlaySession(*ModelSpec(model).load(), spec or PrunerSpec.usual(model))
+    )
     layers = len(family_of(session.model).layers(session.model))
     name = model if isinstance(model, str) else name
     picture, question = _first_question(session, name)
@@ -50,7 +56,7 @@ def build_page(
             asked = session.ask(file, text, budget, method, last)
         except VispcoError as error:
             raise gradio.Error(str(error), duration=8, print_exception=False) from error
-        return asked, _table(session.rows(asked)), *session.survivors(asked, layer)
+        return asked, _table(rows(asked.comparison)), *session.survivors(asked, layer)
 
     def again(file: str | None, text: str, budget: float, method: str, layer: int, last: Asked | None) -> Any:
         """Another budget or method of a question that was asked; nothing before that."""
@@ -72,7 +78,7 @@ def build_page(
                     info="a fraction of the unpruned language model's FLOPs",
                 )  # fmt: skip
                 method = gradio.Dropdown(
-                    _methods(session), value=session.own_method, label="Method", elem_id="method",
+                    list(dict.fromkeys([session.own_method, PLAIN, *PRESETS])), value=session.own_method, label="Method", elem_id="method",
                 )  # fmt: skip
                 button = gradio.Button("Ask", variant="primary", elem_id="ask")
             with gradio.Column(min_width=300):
@@ -127,18 +133,8 @@ def load_gradio() -> Any:
     return gradio
 
 
-def _session(model: str, spec: PrunerSpec) -> PlaySession:
-    return PlaySession(*ModelSpec(model).load(), spec)
-
-
-def _methods(session: PlaySession) -> list[str]:
-    from vispco.pruner.presets import PRESETS  # noqa: PLC0415
-
-    return list(dict.fromkeys([session.own_method, PLAIN, *PRESETS]))
-
-
-def _table(rows: list[list[str]]) -> str:
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *([_plain(cell) for cell in row] for row in rows)]
+def _table(found: list[list[str]]) -> str:
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *([_plain(cell) for cell in row] for row in found)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

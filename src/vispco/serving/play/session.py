@@ -1,4 +1,4 @@
-"""What the page shows, without the page: questions in, texts and pictures out."""
+"""`PlaySession`: the model behind the page, without Gradio: questions in, answers and pictures out."""
 
 import threading
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from vispco.evaluation.survivors import as_seen
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.ask import PictureQuestion, compare
 from vispco.serving.ask.comparison import AnswerComparison
-from vispco.serving.ask.page import rows
 from vispco.serving.ask.survivor_sheet import survivors_at
 
 PLAIN = "fastv, one step"
@@ -66,11 +65,6 @@ class PlaySession:
         scale = SHOWN_SIDE / max(picture.size)
         sides = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
         return Asked(str(file), question, picture.resize(sides), found)
-
-    @staticmethod
-    def rows(asked: Asked) -> list[list[str]]:
-        """What the table holds: a name, unpruned, pruned."""
-        return rows(asked.comparison)
 
     @staticmethod
     def survivors(asked: Asked | None, layer: int) -> tuple[Image.Image | None, str]:

@@ -47,7 +47,7 @@ class _PrunedParams(TransformersCompletionCreateParamsStreaming, total=False):  
 
 @dataclass(frozen=True, kw_only=True)
 class ServingRules:
-    """spec: how the model is pruned, with the budget of requests that give none. remote: whence pictures may come."""
+    """spec: how the model is pruned, with the budget of requests that give none. remote: hosts that pictures may come from."""
 
     spec: PrunerSpec
     limits: ServerLimits = field(default_factory=ServerLimits)

@@ -64,7 +64,7 @@ class _LimitedConnection(H11Protocol):  # type: ignore[misc]  # uvicorn is untyp
             self.unread_timer.cancel()
 
     def close_idle(self) -> None:
-        """Close a connection on which no request has begun; who has sent a part of one is told why."""
+        """Close a connection on which no request has begun; a client that has sent a part of one gets the reason."""
         if self.conn.trailing_data[0]:
             seconds = self.limits.header_seconds
             self._refuse(
@@ -98,10 +98,10 @@ def run_server(
     app: Callable[..., Any], listening: socket.socket, limits: ServerLimits, log_level: str = "warning"
 ) -> None:
     """Serve until a signal comes, and then for the seconds of grace that running answers have."""
-    build_server(app, limits, log_level).run(sockets=[listening])
+    _build_server(app, limits, log_level).run(sockets=[listening])
 
 
-def build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str = "warning") -> uvicorn.Server:
+def _build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str = "warning") -> uvicorn.Server:
     """A server of uvicorn whose connections keep to the limits. There are no WebSockets, which would escape them."""
     config = uvicorn.Config(
         app,

@@ -24,8 +24,8 @@ CLIENT_GONE: ContextVar[threading.Event] = ContextVar("CLIENT_GONE")
 """Set when the client of the request in this context has closed its connection, or the server stops."""
 
 OPEN_PATHS = ("/health",)
-LINGER_SECONDS = 2.0  # what a refused client still sends is thrown away so long; cut off at once, it might not hear why
-BODIES_HELD = 16  # so many times the largest body may all requests hold together
+LINGER_SECONDS = 2.0  # time to discard what a refused client still sends: cut off at once, it might not read the answer
+BODIES_HELD = 16  # all requests together hold at most this many of the largest body
 CLIENT_CLOSED = 499  # the status under which a request is counted whose client did not wait for the answer
 NO_KEY = "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client)."
 
@@ -148,7 +148,7 @@ class _ClientGoneError(Exception):
 class _Exchange:
     """A request and its answer. more_body: some of the body is still to come; status: of the answer, once it begins.
 
-    on_end: told once with which status it ended.
+    on_end: called once, with the status of the end.
     """
 
     def __init__(self, receive: Receive, send: Send) -> None:

@@ -17,7 +17,7 @@ from vispco.serving.server.request_error import RequestError
 T = TypeVar("T")
 
 ROLES = ("system", "developer", "user", "assistant")
-CHARACTERS_PER_TOKEN = 16  # no text has so many on average; longer ones are refused without being tokenized
+CHARACTERS_PER_TOKEN = 16  # above the mean of any text: longer requests are refused without being tokenized
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Chat:
 
 
 def read_chat(messages: Any, limits: ServerLimits, remote: RemoteRules) -> Chat:
-    """Check and convert; what is wrong is told with its place. Nothing is decoded or fetched here."""
+    """Check and convert; a refusal names the place of the fault. Nothing is decoded or fetched here."""
     if not isinstance(messages, list) or not messages:
         raise RequestError("`messages` must be a list with at least one message.", param="messages")
     turns: list[dict[str, Any]] = []
@@ -95,7 +95,7 @@ async def fetch_remote(chat: Chat, limits: ServerLimits, remote: RemoteRules) ->
 
 
 def load_pictures(chat: Chat, limits: ServerLimits) -> list[Image.Image]:
-    """All pictures, decoded after their headers have told how many pixels they have."""
+    """All pictures, decoded once the pixels in their headers are within the limits."""
     encoded = [picture.encoded() for picture in chat.pictures]
     pixels = 0
     for picture, data in zip(chat.pictures, encoded, strict=True):

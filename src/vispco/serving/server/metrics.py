@@ -1,4 +1,4 @@
-"""What a server has done, as Prometheus reads it."""
+"""Counters of a server, in the text format of Prometheus."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
-from transformers.generation.streamers import BaseStreamer
 
 from vispco import cost
 from vispco.core.errors import PrunerStateError
 from vispco.pruner.pruner import Pruner
 from vispco.serving.server.stop_strings import StopAtText, TextUntilStop
+from vispco.timing.prefill import TokenClock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class PrunedGeneration:
         pruner: Callable[[float | str], Pruner],
         budget: float | str,
         cancelled: threading.Event,
-        on_end: Callable[..., None],  # told once, when the request has left the model: failed or not
+        on_end: Callable[..., None],  # called once, when the request has left the model: failed or not
         stops: tuple[str, ...] = (),
     ) -> None:
         self._model, self._tokenizer, self._pruner, self._budget = model, tokenizer, pruner, budget
@@ -97,7 +97,7 @@ class PrunedGeneration:
         pruner = self._pruner(self._budget)
         with pruner(self._model):
             tokens = self._model.generate(**inputs, streamer=clock, stopping_criteria=stop)
-            self.usage = self._measured(pruner, inputs["input_ids"], began, clock.first)
+            self.usage = self._measured(pruner, inputs["input_ids"], began, next(iter(clock.times), None))
         if clock.inner is not None:
             clock.inner.end()  # only now: who reads the stream to its end finds the usage there
         return tokens
@@ -126,22 +126,17 @@ class PrunedGeneration:
         )
 
 
-class _Clock(BaseStreamer):  # type: ignore[misc]  # transformers is untyped here
-    """Passes tokens on, and remembers when the first came. The first thing that is streamed is the prompt."""
+class _Clock(TokenClock):
+    """Passes tokens on as well. The end is passed on by `generate`, after the usage is known."""
 
     def __init__(self, inner: Any) -> None:
-        self.inner, self.prompted = inner, False
-        self.first: float | None = None
+        super().__init__()
+        self.inner = inner
 
     def put(self, value: Any) -> None:
-        if self.prompted and self.first is None:
-            self.first = time.perf_counter()
-        self.prompted = True
+        super().put(value)
         if self.inner is not None:
             self.inner.put(value)
-
-    def end(self) -> None:
-        """The reader is told by `generate`, after the usage is known."""
 
 
 class _Cancelled(StoppingCriteria):  # type: ignore[misc]  # transformers is untyped here

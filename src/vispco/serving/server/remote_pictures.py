@@ -28,7 +28,7 @@ class FetchError(VispcoError):
 
 @dataclass(frozen=True)
 class RemoteRules:
-    """Whence pictures are fetched. public: every public address. hosts: these names, whatever their addresses are."""
+    """Hosts that pictures are fetched from. public: every public address. hosts: these names, whatever their addresses."""
 
     public: bool = False
     hosts: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ async def fetch_picture(address: str, rules: RemoteRules, max_bytes: int) -> byt
     return data
 
 
-def is_public(address: str) -> bool:
+def _is_public(address: str) -> bool:
     """Whether an IP address belongs to the public internet; one that stands for an IPv4 address is judged by that."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
@@ -63,7 +63,7 @@ def is_public(address: str) -> bool:
         if any(ip in network for network in EMBEDDED_IPV4):
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
-            return is_public(str(inner))
+            return _is_public(str(inner))
         if ip in LOCAL_NAT64:
             return False
     return ip.is_global and not ip.is_multicast
@@ -88,7 +88,7 @@ async def _checked_addresses(url: SplitResult, rules: RemoteRules) -> list[str]:
         raise FetchError(f"pictures are fetched from {', '.join(rules.hosts)} only (`--allow-image-host`)")
     found = await asyncio.get_running_loop().getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-    if not named and not all(map(is_public, addresses)):
+    if not named and not all(map(_is_public, addresses)):
         raise FetchError(f"{host} is not on the public internet (`--allow-image-host {host}` would allow it)")
     return addresses
 

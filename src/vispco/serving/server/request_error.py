@@ -1,4 +1,4 @@
-"""What is wrong with a request, in the form that OpenAI's clients read."""
+"""`RequestError`: a refused request, in the form that OpenAI's clients read."""
 
 import json
 from typing import Any

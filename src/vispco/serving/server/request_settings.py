@@ -1,4 +1,4 @@
-"""The settings of a request, checked before a model sees them: what transformers would crash on, or would ignore."""
+"""Validation of a request's settings: those that transformers would crash on, or silently ignore."""
 
 import math
 from typing import Any

@@ -58,7 +58,7 @@ def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -
     metrics, state = ServerMetrics(), GenerationState()
     manager = _PrunedModelManager(spec)
     handler = PrunedChatHandler(manager, state, rules, metrics)
-    controller = handler.usual_pruner.controller  # what is wrong with the pruner is told before a request
+    controller = handler.usual_pruner.controller  # a pruner that cannot be made is refused before any request
     # by name: versions of transformers have different handlers, and what stands behind them is whether other sites may call
     handlers = dict.fromkeys(name for name in signature(build_server).parameters if name.endswith("_handler"))
     app = build_server(manager, **{**handlers, "chat_handler": handler}, generation_state=state)

@@ -1,20 +1,15 @@
-"""`DescribeOptions`: the sample, the run and the GPU that a model is described for, as a user types them."""
-
-from __future__ import annotations
+"""`DescribeSettings`: the sample, the run and the GPU that a model is described for, as options of `vispco info`."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from vispco.core.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    from vispco.timing.estimates import DescribeSettings
-
 
 @dataclass(frozen=True, kw_only=True)
-class DescribeOptions:
+class DescribeSettings:
     """A sample, a run and a GPU."""
 
     image_size: Annotated[str, typer.Option(help="A picture's WIDTHxHEIGHT in pixels.")] = "640x480"
@@ -32,25 +27,10 @@ class DescribeOptions:
 
     def check(self) -> None:
         """Refuse a size that cannot be read."""
-        self._pixels()
+        self.pixels  # noqa: B018 - read for its refusal
 
-    def settings(self) -> DescribeSettings:
-        """The same for `describe`."""
-        from vispco.timing.estimates import DescribeSettings, Machine  # noqa: PLC0415
-
-        return DescribeSettings(
-            image=self._pixels(),
-            visual=self.visual,
-            text=self.text,
-            answer=self.answer,
-            samples=self.samples,
-            items=self.items,
-            batch=self.batch_size,
-            dtype=self.dtype,
-            machine=Machine(tflops=self.tflops, utilisation=self.utilisation, bandwidth=self.bandwidth, gpus=self.gpus),
-        )
-
-    def _pixels(self) -> tuple[int, int]:
+    @property
+    def pixels(self) -> tuple[int, int]:
         """Width and height: 640x480."""
         parts = self.image_size.lower().replace("×", "x").split("x")
         if len(parts) != 2 or not all(part.strip().isdigit() and int(part) for part in parts):
@@ -58,3 +38,12 @@ class DescribeOptions:
                 f"The image size {self.image_size!r} was given. Write WIDTHxHEIGHT, such as 640x480."
             )
         return int(parts[0]), int(parts[1])
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """The GPU alone."""
+        return {name: getattr(self, name) for name in ("tflops", "utilisation", "bandwidth", "gpus")}
+
+    def hours(self, flops: float) -> float:
+        """The time that prefills of this many FLOPs take."""
+        return flops / (self.tflops * 1e12 * self.utilisation * self.gpus) / 3600

@@ -1,37 +1,41 @@
-"""Tensors by name, within a bound of memory; the least recently used ones are moved to disk and read back when needed."""
+"""Caches with a bound on memory: tensors by name, and unpruned runs by batch."""
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
 from collections import OrderedDict
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file, save_file
 
 from vispco.core.errors import InvalidInputError
+from vispco.engine.replay import Prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from torch import Tensor
 
+    from vispco.scorers import Chain
+
 GIB = 1 << 30
+_Key = tuple[str, int]
 
 
 class TensorCache:
-    """A bounded store of groups of tensors on the host.
+    """Groups of tensors on the host.
 
-    memory: bytes that may be held; beyond them, the least recently used groups are written to `folder`.
-    folder: where to; default: a temporary folder that is deleted with the cache.
+    memory: bytes that may be held; beyond them, the least recently used groups are written to a temporary folder, which is deleted
+        with the cache, and read back when needed.
     """
 
-    def __init__(self, memory: int = 2 * GIB, folder: str | Path | None = None) -> None:
+    def __init__(self, memory: int = 2 * GIB) -> None:
         if memory < 0:
             raise InvalidInputError(f"memory={memory} was given. It is a number of bytes, 0 or more.")
         self.memory, self.held = memory, 0
-        self._parent = None if folder is None else Path(folder)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._entries: OrderedDict[str, dict[str, Tensor]] = OrderedDict()
         self._spilled: dict[str, Path] = {}
@@ -77,9 +81,7 @@ class TensorCache:
 
     def _spill(self, key: str) -> None:
         if self._folder is None:
-            if self._parent is not None:
-                self._parent.mkdir(parents=True, exist_ok=True)
-            self._folder = tempfile.TemporaryDirectory(prefix="vispco-", dir=self._parent)
+            self._folder = tempfile.TemporaryDirectory(prefix="vispco-")
         path = Path(self._folder.name) / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
         save_file({name: tensor.clone() for name, tensor in self._entries[key].items()}, path)
         self._spilled[key] = path
@@ -87,3 +89,38 @@ class TensorCache:
 
 def _size_of(tensors: Mapping[str, Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+class PrefixCache:
+    """Prefixes by batch. Those beyond `memory` bytes are held only until they are released."""
+
+    def __init__(self, memory: int = 0) -> None:
+        if memory < 0:
+            raise InvalidInputError(f"share={memory} was given. It is a number of bytes, 0 for none.")
+        self.memory, self.held, self.full = memory, 0, memory == 0
+        self._kept: dict[_Key, Prefix] = {}
+        self._passing: dict[_Key, Prefix] = {}
+
+    def wanted(self, key: _Key, *, hold: bool) -> bool:
+        """Is this prefix missing, and worth recording: will others use it now (`hold`), or is there room to keep it?"""
+        return self.get(key) is None and (hold or not self.full)
+
+    def get(self, key: _Key) -> Prefix | None:
+        return self._kept.get(key) or self._passing.get(key)
+
+    @contextmanager
+    def recording(self, key: _Key, model: Any, chain: Chain) -> Iterator[None]:
+        """Keep what an unpruned run inside the block computes."""
+        prefix = Prefix(model, chain)
+        with prefix.record():
+            yield
+        if self.held + prefix.size <= self.memory:
+            self._kept[key] = prefix
+            self.held += prefix.size
+        else:
+            self.full = True
+            self._passing[key] = prefix
+
+    def release(self, key: _Key) -> None:
+        """No candidate needs this batch any more."""
+        self._passing.pop(key, None)
