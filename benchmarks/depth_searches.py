@@ -22,9 +22,10 @@ from vispco.pruner.joint_planner import JointPlanner
 from vispco.search.batch import Batch
 from vispco.search.calibration_batches import CalibrationBatches
 from vispco.search.initial_shapes import initial_shapes
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
-from vispco.search.search_spec import SearchSpec
+from vispco.search.search_spec import Effort, SearchSpec
 from vispco.search.shape_pool import counts_at_budget
 
 CHAINS = ("fastv", "divprune", "divprune+fastv", "cdpruner", "cdpruner+fastv")  # of the joint search
@@ -136,11 +137,15 @@ def evolution_strategy(
     return problem.judged(best, trials)
 
 
-def joint(lab: Lab) -> dict[str, Any]:
-    """The search over chains and schedules together, with few chains, from as many samples as 2 % of the grid pays for."""
+def joint(lab: Lab, settings: JointSettings | None = None) -> dict[str, Any]:
+    """The search over chains and schedules together, with few chains, from as many samples as 2 % of the grid pays for.
+
+    settings: None for the default effort; else the batches are those of the first rung.
+    """
     started = time.perf_counter()
     samples = list(dataset("calibration", limit=3 * lab.sizes["calibration"] // 8))
-    run = SearchRun.prepare(lab.model, lab.processor, samples, SearchSpec.of_chains(CHAINS, seed=0))
+    effort = None if settings is None else Effort(batch_size=settings.rungs[0], joint=settings)
+    run = SearchRun.prepare(lab.model, lab.processor, samples, SearchSpec.of_chains(CHAINS, seed=0, effort=effort))
     outcome = run_mode(run)
     seconds = time.perf_counter() - started
     tests = list(dataset("test", limit=lab.sizes["test"]))

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 import depth
+import depth_searches
 import search_parts as parts
 import vispco
 from figures import Figure, write
@@ -36,6 +37,7 @@ from vispco.evaluation.encoded import encode
 from vispco.evaluation.spec import weights_digest
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.search.gradient.static import DescentSettings
+from vispco.search.joint.joint_settings import JointSettings
 from vispco.timing.prefill import count_flops
 from vispco_zoo.wordings import reworded
 
@@ -44,10 +46,14 @@ SEED = 2603  # of the items that its accuracy is judged on
 RIVALS = ("tpe", "nsga2", "random-n")
 SEARCHES = ("unpruned", "table", "grid", "joint", *RIVALS, "violations")
 BATCH, ROUNDS = 8, 7
-# 3 % of this grid are some 800 passes over a sample, half of what `depth.py` gives Algorithm 1: fewer budgets and shapes.
+# 3 % of this grid are some 800 passes over a sample, half of what `depth.py` gives Algorithm 1: fewer budgets and steps.
 PAPER = replace(
-    depth.PAPER, seen=3, budgets=(0.2, 0.3, 0.5, 0.8), descent=DescentSettings(outer=2, batches=1, explore=10)
+    depth.PAPER,
+    seen=3,
+    budgets=(0.15, 0.2, 0.3, 0.4, 0.55, 0.8),
+    descent=DescentSettings(outer=2, batches=1, explore=10),
 )
+JOINT = JointSettings(rungs=(8, 16, 24), neighbours=4, shortlist=(4, 3))  # the same bill
 
 
 def sight(per_task: int) -> dict[str, Any]:
@@ -105,6 +111,7 @@ def plan(given: argparse.Namespace) -> dict[str, depth.Part]:
         "laws": laws,
         "speed": speed,
         **{name: whole[name] for name in SEARCHES},
+        "joint": lambda: depth_searches.joint(lab(), JOINT),
         "paper": lambda: parts.searched(lab(), "multi-step", "static", "lagrangian", PAPER),
     }
 

@@ -136,3 +136,11 @@ def test_served_levels_are_near_every_budget_for_samples_of_middle_sizes():
     middle = (0.3 - 0.12) / 0.88
     assert min(abs(middle - own) for own in levels) < 1e-3  # a budget has its own level
     assert list(settings.served_levels((), floors)) == sorted((*settings.levels, *settings.table_levels))
+
+
+def test_batches_that_a_caller_made_are_measured_whole_at_every_stage(batches):
+    stage = StageSamples.of([batches[0][0], batches[0][1]], SETTINGS).with_samples(8)
+    later = stage.after(torch.zeros(8, 1))
+    assert later.first == tuple(range(8))
+    assert later.settings.rungs == (1, 2, 8)
+    assert bool(later.hard.all())

@@ -86,11 +86,11 @@ class StageSamples:
     def after(self, kl: Tensor) -> StageSamples:
         """Of the next stage, from the KL [M, K] at the highest level of this one: the hard samples, mixed, then probes.
 
-        Samples that cannot be put together anew (batches that were made elsewhere) stay as they are.
+        Samples that cannot be put together anew (batches that were made elsewhere) are measured whole at every stage.
         """
-        if not isinstance(self.batches, CalibrationBatches):
-            return self
         settings = self.settings
+        if not isinstance(self.batches, CalibrationBatches):
+            return replace(self, settings=replace(settings, rungs=(*settings.rungs[:-1], len(self.first))))
         loss = torch.where(kl.isfinite(), saturating_loss(kl), 0.0)
         best = loss.mean(0).argsort()[:_NUM_DIFFICULTY_PROBES]
         loss, order = loss[:, best].mean(-1).sort(descending=True, stable=True)
