@@ -104,7 +104,9 @@ def test_the_preset_is_the_papers_row_for_the_model(kind, kernel, options, row):
     found, effort = PresetOptions(**options).resolve(config_of(kind), kernel, 160)
     assert found == row
     assert effort.batch_size == row.batch_size == 16
-    assert (effort.training.steps, effort.training.rate) == (40, row.rate)
+    assert (effort.training.steps, effort.training.rate) == (40, 1e-3)  # 40 steps of the paper's rate lead nowhere
+    long = [*options.pop("change", []), "training.steps=5000"]
+    assert PresetOptions(**options, change=long).resolve(config_of(kind), kernel, 160)[1].training.rate == row.rate
 
 
 def test_single_values_override_a_preset(monkeypatch):
@@ -113,6 +115,8 @@ def test_single_values_override_a_preset(monkeypatch):
     assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, LLAVA.alpha)
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
     assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 80)
+    low = PresetOptions(change=["rate=1e-6"]).resolve(config_of("llava"), "single", 160)[1].training
+    assert low.rate == 1e-6  # one that is asked for is never raised
     assert PresetOptions(change=["one_chain.shapes=16"]).resolve(None, "steps", 1)[1].one_chain.shapes == 16
     with pytest.raises(UnknownNameError, match=r"fit\.method"):
         PresetOptions(change=["fit.method=magic"]).resolve(None, "steps", 1)

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from vispco.core.runs.run_folder import RunFolder
     from vispco.data.sample import Sample
 
-PASSES = 4  # over the samples, where a training's length is not given
-
 
 @dataclass(frozen=True, eq=False)
 class SearchRun:
@@ -220,9 +218,7 @@ def _gradient(run: SearchRun) -> SearchResult:
     spec, effort, objective, batches = run.spec, run.spec.work, run.objective, run.batches
     predictor = Predictor.for_model(objective.model, spec.kernel, spec.chain, cost=objective.cost, **effort.predictor)
     predictor.to(objective.model.device)
-    plan = effort.training or TrainingSettings(
-        steps=PASSES * len(batches), rate=spec.row.rate, inner=max(2, len(batches) // 4), seed=spec.seed
-    )
+    plan = effort.training or TrainingSettings.of_passes(len(batches), spec.row.rate, seed=spec.seed)
     trainer = PredictorTrainer(
         objective,
         predictor,

@@ -155,7 +155,6 @@ class PresetOptions:
         """
         from vispco.search import presets  # noqa: PLC0415
         from vispco.search.gradient.training_settings import TrainingSettings  # noqa: PLC0415
-        from vispco.search.modes import PASSES  # noqa: PLC0415
         from vispco.search.search_spec import Effort  # noqa: PLC0415
 
         row = presets.get(self.preset) if self.preset else presets.for_model(config, kernel)
@@ -167,6 +166,8 @@ class PresetOptions:
             part, dot, field = name.partition(".")
             if not dot:
                 row = _changed(row, name, value)
+                if name == "rate":  # as it is given, however short the training
+                    training.setdefault("rate", value)
             elif part == "training":
                 _changed(TrainingSettings(), field, value)  # refused now if it is wrong
                 training[field] = value
@@ -177,10 +178,12 @@ class PresetOptions:
                 effort = replace(effort, **{part: _changed(getattr(effort, part), field, value)})
         if row.batch_size < 1 or int(json.loads(training["batches"])) < 1:
             raise InvalidInputError("batch_size and training.batches must be 1 or more.")
-        batches = -(-samples // row.batch_size)
-        plan = _changed(TrainingSettings(rate=row.rate), "batches", training.pop("batches"))
-        steps = max(1, PASSES * batches // plan.batches)
-        plan = replace(plan, steps=steps, inner=max(2, batches // (4 * plan.batches)))
+        plan = TrainingSettings.of_passes(
+            -(-samples // row.batch_size),
+            row.rate,
+            batches_per_step=int(json.loads(training["batches"])),
+            steps=int(json.loads(training.get("steps", "0"))) or None,
+        )
         for field, value in training.items():
             plan = _changed(plan, field, value)
         return row, replace(effort, batch_size=row.batch_size, training=plan)

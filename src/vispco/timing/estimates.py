@@ -23,9 +23,9 @@ from vispco.families.visual_tokens import visual_grid
 from vispco.scorers import SCORERS
 from vispco.search.bill import sample_bytes
 from vispco.search.gradient.static import DescentSettings
+from vispco.search.gradient.training_settings import PASSES
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.space import default_chains
-from vispco.search.modes import PASSES
 from vispco.search.search_spec import BUDGETS, Effort
 from vispco.sweep.spaces import RATIOS
 from vispco.timing.describe_settings import DescribeSettings
