@@ -80,7 +80,9 @@ def test_a_gradient_search_costs_what_was_estimated(tmp_path):
     assert done.code == 0, done.err
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     text, visual = config["typical"]
-    told = describe(read_config(str(model)), "m", DescribeSettings(visual=visual, text=text, answer=2, samples=8))
+    told = describe(
+        read_config(str(model)), "m", DescribeSettings(visual=visual, text=text, answer=2, samples=8, batch_size=4)
+    )
     spent = config["spent"]
     trained = spent["teacher"] + spent["forward"] + spent["backward"]
     assert trained == pytest.approx(told["estimates"]["gradient_search"]["flops"])
@@ -104,7 +106,7 @@ def test_the_preset_is_the_papers_row_for_the_model(kind, kernel, options, row):
     found, effort = PresetOptions(**options).resolve(config_of(kind), kernel, 160)
     assert found == row
     assert effort.batch_size == row.batch_size == 16
-    assert (effort.training.steps, effort.training.rate) == (40, 1e-3)  # 40 steps of the paper's rate lead nowhere
+    assert (effort.training.steps, effort.training.rate) == (128, 1e-3)  # few steps of the paper's rate lead nowhere
     long = [*options.pop("change", []), "training.steps=5000"]
     assert PresetOptions(**options, change=long).resolve(config_of(kind), kernel, 160)[1].training.rate == row.rate
 
@@ -114,7 +116,7 @@ def test_single_values_override_a_preset(monkeypatch):
     row, effort = PresetOptions(change=changes).resolve(config_of("llava"), "single", 160)
     assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, LLAVA.alpha)
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
-    assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 80)
+    assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 128)
     low = PresetOptions(change=["rate=1e-6"]).resolve(config_of("llava"), "single", 160)[1].training
     assert low.rate == 1e-6  # one that is asked for is never raised
     assert PresetOptions(change=["one_chain.shapes=16"]).resolve(None, "steps", 1)[1].one_chain.shapes == 16
@@ -122,5 +124,5 @@ def test_single_values_override_a_preset(monkeypatch):
         PresetOptions(change=["fit.method=magic"]).resolve(None, "steps", 1)
     monkeypatch.setenv("WORLD_SIZE", "4")  # as accelerate sets it
     plan = PresetOptions().resolve(config_of("llava"), "single", 160)[1].training
-    assert (plan.batches, plan.steps) == (4, 10)
+    assert (plan.batches, plan.steps) == (4, 128)
     assert isinstance(plan, TrainingSettings)

@@ -23,7 +23,7 @@ from vispco.families.visual_tokens import visual_grid
 from vispco.scorers import SCORERS
 from vispco.search.bill import sample_bytes
 from vispco.search.gradient.static import DescentSettings
-from vispco.search.gradient.training_settings import PASSES
+from vispco.search.gradient.training_settings import LEAST_STEPS, PASSES
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.space import default_chains
 from vispco.search.search_spec import BUDGETS, Effort
@@ -173,7 +173,9 @@ def _estimates(cost: Cost, language: int, visual: int, at: DescribeSettings) -> 
         "batch": at.batch_size,
         "evaluation": evaluation(at.items),
         # the teacher once, then forward and backward through the masked model on every pass
-        "gradient_search": search(at.samples * (1 + 3 * PASSES)),
+        "gradient_search": search(
+            at.samples + 3 * max(PASSES * at.samples, LEAST_STEPS * min(at.batch_size, at.samples))
+        ),
         "joint_search": {
             "samples": joint.max_samples,
             **search(joint.expected_passes(len(default_chains()), joint.max_samples, BUDGETS, floor)),

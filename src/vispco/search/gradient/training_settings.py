@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 PASSES = 4  # over the samples, where a training's length is not given
+LEAST_STEPS = 128  # however few the samples
 _DISTANCE = 0.128  # rate times steps: how far AdamW can move a weight
 _HIGHEST_RATE = 1e-3  # four times as much drove every budget to full retention
 
@@ -41,13 +42,13 @@ class TrainingSettings(LoopSettings):
     def of_passes(
         cls, batches: int, rate: float, *, batches_per_step: int = 1, steps: int | None = None, seed: int = 0
     ) -> Self:
-        """A few passes over so many batches. rate: of the paper, whose trainings are long; a short one gets a higher rate.
+        """A few passes over batches, many over few. rate: of the paper, whose trainings are long; a short one gets a higher one.
 
         AdamW moves a weight by about its rate a step. Where that leads nowhere the budget is never met, and the multipliers
         grow until the constraint hides the KL.
         """
-        steps = steps or max(1, PASSES * batches // batches_per_step)
-        inner = max(2, batches // (4 * batches_per_step))
+        steps = steps or max(LEAST_STEPS, PASSES * batches // batches_per_step)
+        inner = max(2, steps // 16)
         own = max(rate, min(_DISTANCE / steps, _HIGHEST_RATE))
         return cls(steps=steps, rate=own, inner=inner, batches=batches_per_step, seed=seed)
 
