@@ -4,6 +4,8 @@ A cell is the patches of one visual token. Cells leave picture by picture (or vi
 alone and among others. Blocks behind a cut are handed the cells that are left, with their rotary embeddings and with the bounds
 of their windows and frames; projectors run on those cells, and their outputs are put back into their places, with zeros for
 the others, which then never enter a layer of the language model (`CutLayout`).
+
+Where cells are masked, every block and projector runs on all of them, and no other patch attends to those that have left.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.core.layout import Array, TokenLayout
 from vispco.core.schedule import whole_cells
 from vispco.cost.dimensions import Dimensions, VisionSize
-from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
+from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, attend_masked, implementation_of
 from vispco.engine.compensation import with_bias
 from vispco.engine.tower_run import TowerRun, choose_cells
 from vispco.engine.vision import TokenVision, TowerHooks, received_in_tower
@@ -35,6 +37,7 @@ from vispco.scorers.chain import Chain
 RECORD = "vispco_tower_cut"
 """The attribute of an encoder's output under which the record of a cut travels with features encoded beforehand."""
 ENCODERS = ("get_image_features", "get_video_features")
+MASKED = ("eager", "sdpa")  # attention functions that are replaced where patches are hidden
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,12 @@ class _Local(threading.local):
 
 
 class TowerCut(TowerHooks):
-    """Cuts the vision tower of a model while it is installed."""
+    """Cuts the vision tower of a model while it is installed. masks: what leaves is hidden, not removed."""
 
-    def __init__(self, family: Family, model: nn.Module, setting: TowerSetting) -> None:
+    def __init__(self, family: Family, model: nn.Module, setting: TowerSetting, *, masks: bool = False) -> None:
         self.shape, self.modules = family.tower_shape(model), tower_modules(model, family.base(model))
         self.base, self.chain, self.retention = family.base(model), setting.chain, setting.retention
+        self.masks = masks
         vision = VisionSize(width=self.shape.width, heads=self.shape.heads)
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width, vision=vision)
         self._check()
@@ -83,12 +87,18 @@ class TowerCut(TowerHooks):
         self._kept_states = {b - 1 for b, scorer in scorers.items() if scorer.needs_previous_hidden}
         self._needs_pixels = any(scorer.needs_pixels for scorer in scorers.values())
         self._merges = any(scorer.merges for scorer in scorers.values())
-        tapped = {*self._reads} | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
+        changed = self._falls and (self._merges or masks)  # the attention behind the first cut
+        tapped = {*self._reads} | set(range(self._falls[0], len(self.modules.blocks)) if changed else ())
         self._tap = AttentionTap({b: family.attention(self.modules.blocks[b]) for b in tapped}, self._attend)
         if self._merges and implementation_of(self.modules.tower) in FLASH:
             raise UnsupportedModelError(
                 f"The chain {str(self.chain)!r} merges tokens inside the vision tower, and flash attention takes no sizes. Call "
                 "model.set_attn_implementation('sdpa')."
+            )
+        if masks and self._falls and (name := implementation_of(self.modules.tower)) not in MASKED:
+            raise UnsupportedModelError(
+                f"mode='mask' was given with a cut inside the vision tower, which runs attention as {name!r}. There masking serves "
+                f"{' and '.join(MASKED)}: call model.set_attn_implementation('sdpa'), or use mode='drop'."
             )
         self._local = _Local()
 
@@ -126,13 +136,13 @@ class TowerCut(TowerHooks):
         if self.chain.rebuilds:
             for module in modules.ends:
                 self._before(module, lambda _, args, kwargs: ((self._rebuild(args[0]), *args[1:]), kwargs))
-        elif modules.widened is not None:
+        elif modules.widened is not None and not self.masks:
             module, side = modules.widened
             if side == "input":
                 self._before(module, lambda _, args, kwargs: ((self._widen(args[0]), *args[1:]), kwargs))
             else:
                 self._handles.append(module.register_forward_hook(lambda _, __, output: self._widen(output)))
-        for projector in () if self.pools or self.chain.rebuilds else modules.projectors:
+        for projector in () if self.pools or self.chain.rebuilds or self.masks else modules.projectors:
             if modules.widened is not None:
                 self._before(projector, lambda _, args, kwargs: ((self._narrow(args[0]), *args[1:]), kwargs))
             self._handles.append(projector.register_forward_hook(lambda _, __, output: self._put_back(output)))
@@ -217,7 +227,7 @@ class TowerCut(TowerHooks):
                 "there that drops them, such as 'divprune'."
             )
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
-        self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
+        self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)), self.masks)
         if self._needs_pixels:
             squares = self.modules.order is None
             self._local.run.pixels = (
@@ -229,18 +239,21 @@ class TowerCut(TowerHooks):
         run = self._local.run
         if run is None:
             return call.run()
+        start, (batch, _, number, _) = run.seen.get(block, 0), call.key.shape
+        run.seen[block] = start + number
+        gone = None if run.gone is None else run.gone[:, start : start + number]
         if run.weights is not None:  # a merged cell is attended to as the cells that it stands for
-            start, (batch, _, number, _) = run.seen.get(block, 0), call.key.shape
-            run.seen[block] = start + number
             bias = run.bias(start, number, batch).to(call.query.dtype)
             call = replace(
                 call, mask=bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
             )
         for kind in self._reads.get(block, ()):
-            from_class = self.shape.class_tokens > 0
-            found = call.key.mean(1) if kind == "keys" else received_in_tower(call, from_class=from_class)[..., None]
+            if kind == "keys":
+                found = call.key.mean(1)
+            else:
+                found = received_in_tower(call, from_class=self.shape.class_tokens > 0, gone=gone)[..., None]
             run.read.setdefault((kind, block), []).append(found)  # [I, P, d], or [I, P, 1]
-        return call.run()
+        return call.run() if gone is None else attend_masked(call, (~gone).float())
 
     def _enter(self, block: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         run = self._local.run
@@ -254,12 +267,14 @@ class TowerCut(TowerHooks):
         if run.patches is None:
             return None
         run.divided[block] = (run.cells, run.groups(block))
+        if self.masks:
+            return None
         kwargs = {name: run.argument(block, name, value) for name, value in kwargs.items()}
         rest = [run.argument(block, "attention_mask", value) for value in args[1:]]
         return (hidden, *rest), kwargs
 
     def _cut(self, run: TowerRun, block: int, hidden: Tensor, left: Array) -> Tensor:
-        """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
+        """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter where they are not masked."""
         cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
         squares, states = self.modules.order is None, self._by_cell(run, hidden)
         scorer = self.chain.tower_scorer_at(block)
@@ -277,24 +292,37 @@ class TowerCut(TowerHooks):
         run.passed[run.cells[~keep]] = block
         run.cells = run.cells[keep]
         run.arguments.clear()
+        if squares:
+            places = patch_order(self.shape)[torch.from_numpy(run.places)].flatten(1) + front  # [I, n / I * cell]
+            patches = torch.cat([torch.arange(front).expand(len(places), -1), places], dim=1)
+        else:
+            patches = torch.from_numpy((run.cells[:, None] * cell + np.arange(cell)).ravel())
+        run.patches = patches.to(hidden.device)
+        if self.masks:
+            gone = torch.ones(hidden.shape[:-1], dtype=torch.bool, device=hidden.device)
+            run.gone = gone.scatter(-1, run.patches, value=False).view(-1, hidden.shape[-2])
+            return hidden
         kept = states[torch.from_numpy(np.flatnonzero(keep)).to(hidden.device)]
         if not squares:
-            run.patches = torch.from_numpy((run.cells[:, None] * cell + np.arange(cell)).ravel()).to(hidden.device)
             return kept.reshape(-1, width)
-        places = patch_order(self.shape)[torch.from_numpy(run.places)].flatten(1) + front  # [I, n / I * cell]
-        run.patches = torch.cat([torch.arange(front).expand(len(places), -1), places], dim=1).to(hidden.device)
         return torch.cat([hidden[:, :front], kept.reshape(len(hidden), -1, width)], dim=1)
 
     def _by_cell(self, run: TowerRun, values: Tensor) -> Tensor:
-        """Values of the patches that are left, [P, D] or [I, P, D], by cell: [n, cell, D]."""
+        """Values of patches, [P, D] or [I, P, D], for the cells that are left: [n, cell, D]."""
         if self.modules.order is None:
-            values = values[:, self.shape.class_tokens :]
-            if run.patches is None and self.shape.cell > 1:  # behind a cut the patches of a cell stand side by side
+            values = values[:, self._front(run, values) :]
+            if run.is_whole and self.shape.cell > 1:  # behind a cut the patches of a cell stand side by side
                 values = values[:, patch_order(self.shape).flatten().to(values.device)]
-        return values.reshape(-1, self.shape.cell, values.shape[-1])
+        states = values.reshape(-1, self.shape.cell, values.shape[-1])
+        return states if run.gone is None else states[torch.from_numpy(run.cells).to(states.device)]
+
+    def _front(self, run: TowerRun, values: Tensor) -> int:
+        """The number of class tokens before the patches of squares: [I, P, D]."""
+        cells = int(run.sizes[0]) if run.is_whole else run.places.shape[1]
+        return values.shape[1] - cells * self.shape.cell
 
     def _rebuild(self, hidden: Tensor) -> Tensor:
-        """All patches from those that are left: [P', D] -> [P, D], or [I, P', D] -> [I, P, D]."""
+        """All patches from the cells that are left: [P', D] -> [P, D], or [I, P', D] -> [I, P, D]."""
         run, width = self._local.run, hidden.shape[-1]
         if run is None or not run.drops:
             return hidden
@@ -303,13 +331,13 @@ class TowerCut(TowerHooks):
                 f"The chain {str(self.chain)!r} rebuilds what leaves in the vision tower, but the projector of this model reads the "
                 "states behind several of its blocks. Use a scorer there that drops them, such as 'divprune'."
             )
+        cells = run.rebuilt(self._by_cell(run, hidden))
         if self.modules.order is not None:
-            return run.rebuilt(hidden.view(-1, self.shape.cell, width)).reshape(-1, width)
-        front = hidden.shape[1] - run.places.shape[1] * self.shape.cell  # the class token, where it is there
-        whole = run.rebuilt(hidden[:, front:].reshape(-1, self.shape.cell, width)).view(len(hidden), -1, width)
+            return cells.reshape(-1, width)
+        whole = cells.view(len(hidden), -1, width)
         if self.shape.cell > 1:
             whole = whole[:, patch_order(self.shape).flatten().argsort().to(whole.device)]
-        return torch.cat([hidden[:, :front], whole], dim=1)
+        return torch.cat([hidden[:, : self._front(run, hidden)], whole], dim=1)
 
     def _widen(self, hidden: Tensor) -> Tensor:
         """All patches in their places, zeros for those that have left: [I, P', D] -> [I, P, D]."""

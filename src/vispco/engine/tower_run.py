@@ -42,8 +42,10 @@ class TowerRun:
     """One run of the tower on some pictures, by cells in the order of the tower.
 
     order: the number of each cell in the prompt. counts: cells of each picture before each block, [I, blocks].
-    cells: int64 [n], those that are left. patches: where their patches were, in the tensors that the tower makes: [n * cell], or
+    cells: int64 [n], those that are left. masks: those that have left stay in the tensors, and are hidden.
+    patches: where the patches that are left were, in the tensors that the tower makes: [n * cell], or
     [I, class tokens + n / I * cell] for towers of squares; None as long as nothing has left.
+    gone: bool [1 or I, P], the patches that are hidden from attention; None where none are.
     """
 
     shape: TowerShape
@@ -51,7 +53,9 @@ class TowerRun:
     order: Array
     counts: Array
     cells: Array
+    masks: bool
     patches: Tensor | None = None
+    gone: Tensor | None = None
     divided: dict[int, tuple[Array, Array]] = field(
         default_factory=dict
     )  # by block behind a cut: its cells, their groups
@@ -74,6 +78,11 @@ class TowerRun:
         self.picture = np.repeat(np.arange(len(self.grids)), self.sizes)  # of each cell: [T]
         self.passed = np.full(len(self.order), self.shape.num_blocks)
         self.scoring = np.zeros(len(self.grids), dtype=np.int64)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tensors of the tower have all patches."""
+        return self.masks or self.patches is None
 
     def merged(self, states: Tensor, into: Array) -> Tensor:
         """Cells [n, cell, D] joined where `into` [n] says, patch by patch, each as heavy as the cells that it stands for."""

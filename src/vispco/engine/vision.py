@@ -236,8 +236,11 @@ def _block_number(block: Block, depth: int, whole: Sequence[int]) -> int:
 
 
 @torch.no_grad()
-def received_in_tower(call: AttentionCall, *, from_class: bool) -> Tensor:
-    """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]"""
+def received_in_tower(call: AttentionCall, *, from_class: bool, gone: Tensor | None = None) -> Tensor:
+    """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]
+
+    gone: bool [I, P], patches that are hidden, as if they were not there.
+    """
     batch, length = call.query.shape[0], call.query.shape[2]
     everything = torch.arange(length, device=call.query.device).expand(batch, -1)
     bounds = call.options.get("cu_seq_lens_q")
@@ -246,7 +249,12 @@ def received_in_tower(call: AttentionCall, *, from_class: bool) -> Tensor:
         parts = [_cut(call, start, end) for start, end in pairwise(edges)]
         return torch.cat([received_in_tower(part, from_class=from_class) for part in parts], dim=1)
     rows = everything[:, :1] if from_class else everything
-    return received_attention(call, RowRequest(rows, everything)) / rows.shape[1]
+    if gone is None or from_class:
+        return received_attention(call, RowRequest(rows, everything), gone) / rows.shape[1]
+    there = ~gone
+    return received_attention(call, RowRequest(rows, everything, present=there), gone) / there.sum(
+        1, keepdim=True
+    ).clamp(min=1)
 
 
 def _cut(call: AttentionCall, start: int, end: int) -> AttentionCall:
