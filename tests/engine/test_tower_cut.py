@@ -456,6 +456,9 @@ def test_a_siglip_tower_with_a_pooling_head_is_cut_and_counted():
         counted = whole_flops(model, given)
         cost = Exact(Dimensions.from_config(model.config))
         assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
+        dropped = last_logits(model, given)
+    with pruner("once", mode="mask")(model):
+        torch.testing.assert_close(last_logits(model, given), dropped, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
