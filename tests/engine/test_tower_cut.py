@@ -15,6 +15,7 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Exact
 from vispco.cost.dimensions import Dimensions
 from vispco.families import family_of
+from vispco.families.tower_modules import tower_modules
 from vispco.scorers import Chain
 from vispco.scorers.base import SCORERS, Scorer, Selection, get
 
@@ -25,6 +26,8 @@ CHAIN = "divprune@tower.1+divprune+fastv"
 ONE = [tiny.words(2, 1), tiny.picture(5, 5), tiny.words(6, 2)]
 TWO = [tiny.words(2, 3), tiny.picture(3, 4), tiny.words(3, 4), tiny.picture(2, 7), tiny.words(4, 5)]
 VIDEO = [tiny.words(2, 1), tiny.picture(3, 4, frames=3), tiny.words(5, 2)]
+OTHER = [tiny.words(1, 3), tiny.picture(3, 4, frames=3), tiny.words(7, 4)]
+BATCHES = {"one": [ONE], "several": [TWO, ONE], "video": [VIDEO], "videos": [VIDEO, OTHER]}
 SCHEDULES = {  # cells of tiny squares are few, so that retentions are large
     "once": Schedule.full(L).with_tower({1: 0.6}, DEPTH),
     "before block 0": Schedule.full(L).with_tower({0: 0.75}, DEPTH),
@@ -139,6 +142,48 @@ def test_masking_equals_dropping(name, which):
     assert not torch.allclose(dropped, last_logits(model, given), atol=1e-2)
 
 
+@torch.no_grad()
+def watched_run(model, given, one):
+    """Logits of text [n, V], the tokens that were live at each depth, the tower's FLOPs, and the rows that each block was handed."""
+    rows = []
+    handles = [
+        block.register_forward_hook(lambda _, args, __: rows.append(args[0].shape[-2]))
+        for block in tower_modules(model, model.model).blocks
+    ]
+    with one(model):
+        logits = model(**given).logits
+        live = [*one.tower_survivors(model), *one.survivors(model)]
+        flops = one.tower_flops(model).tolist()
+    for handle in handles:
+        handle.remove()
+    visual = torch.isin(given["input_ids"], torch.tensor(family_of(model).visual_token_ids(model)))
+    return logits[given["attention_mask"].bool() & ~visual], live, flops, rows
+
+
+@pytest.mark.parametrize(
+    ("attention", "side", "chain"),
+    [
+        ("sdpa", "left", CHAIN),
+        ("eager", "right", "vispruner@tower.1+divprune+fastv"),
+        ("sdpa", "right", "ipcv@tower.1+divprune+fastv"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("name", "batch"), [(n, b) for n in FAMILIES for b in BATCHES if n in QWEN or "video" not in b]
+)
+def test_a_masked_tower_computes_every_patch_and_leaves_what_a_cut_one_leaves(name, batch, attention, side, chain):
+    model, given = deep(name, attention), tiny.inputs(name, BATCHES[batch], side)
+    rest = Schedule.stages({0: 0.4, 2: 0.2}, L)
+    schedule = rest.with_tower({1: 0.8, 2: 0.5}, DEPTH, rebuilt=Chain.of(chain).rebuilds)
+    dropped, live, spent, rows = watched_run(model, given, Pruner(chain, schedule, record=True))
+    masked, same, price, all_rows = watched_run(model, given, Pruner(chain, schedule, mode="mask", record=True))
+    torch.testing.assert_close(masked, dropped, atol=1e-4, rtol=1e-4)
+    assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(live, same, strict=True))
+    assert spent == price
+    assert rows[-1] < rows[0]
+    assert set(all_rows) == {rows[0]}
+
+
 @pytest.mark.parametrize(("name", "prompt"), [*((n, "pictures") for n in FAMILIES), *((n, "video") for n in QWEN)])
 def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name, prompt):
     model, given = deep(name), tiny.inputs(name, [TWO if prompt == "pictures" else VIDEO])
@@ -147,6 +192,8 @@ def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name
         last_logits(model, given)
         passed = torch.stack(one.tower_survivors(model)).sum(0)[0].tolist()
         cut = pooled(model, given, name)
+    with pruner("twice, then the language model", mode="mask")(model), torch.no_grad():
+        masked = pooled(model, given, name)
     grids = family_of(model).layout(model, given).image_sizes
     if prompt == "video":
         grids = [(3, 3, 4)]
@@ -158,6 +205,7 @@ def test_dropping_inside_the_tower_equals_hiding_patches_from_its_attention(name
     left = torch.tensor(passed) == DEPTH
     assert 0 < left.sum() < len(left)
     torch.testing.assert_close(cut[left], hidden[left], atol=3e-5, rtol=1e-4)
+    torch.testing.assert_close(masked[left], hidden[left], atol=3e-5, rtol=1e-4)
     assert not cut[~left].any()
     assert cut[left].any(-1).all()
 
@@ -266,7 +314,12 @@ def test_every_scorer_inside_the_tower_keeps_the_laws(name, scorer):
             counted = whole_flops(model, given)
             found.append(last_logits(model, given))
             assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
-    with Pruner(chain, schedule, mode="mask")(model):
+    masking = Pruner(chain, schedule, mode="mask")
+    if any(each.merges for _, each in masking.chain.tower):
+        with pytest.raises(InvalidInputError, match="cannot be expressed by a mask"):
+            masking.apply(model)
+        return
+    with masking(model):
         torch.testing.assert_close(last_logits(model, given), found[-1], atol=3e-5, rtol=1e-4)
 
 
@@ -403,6 +456,9 @@ def test_a_siglip_tower_with_a_pooling_head_is_cut_and_counted():
         counted = whole_flops(model, given)
         cost = Exact(Dimensions.from_config(model.config))
         assert counted == int(one.tower_flops(model)) + int(cost.bill(one.token_counts(model), one.workload(model)))
+        dropped = last_logits(model, given)
+    with pruner("once", mode="mask")(model):
+        torch.testing.assert_close(last_logits(model, given), dropped, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -447,6 +503,20 @@ def test_a_tower_that_is_not_described_refuses_a_cut():
     model = tiny.build("llava_next")
     with pytest.raises(UnsupportedModelError, match="not described"):
         Pruner(CHAIN, SCHEDULES["once"]).apply(model)
+
+
+@pytest.mark.parametrize("name", ["qwen2_5_vl", "llava"])
+def test_masking_inside_a_tower_with_flash_attention_is_refused(name):
+    model = deep(name)
+    config = tower_modules(model, model.model).tower.config
+    config._attn_implementation_internal = "flash_attention_2"  # no kernel of it is needed
+    try:
+        with pytest.raises(UnsupportedModelError, match=r"'flash_attention_2'.*eager and sdpa.*mode='drop'"):
+            pruner("once", mode="mask").apply(model)
+        with pruner("once")(model):  # dropping is served
+            pass
+    finally:
+        config._attn_implementation_internal = "sdpa"
 
 
 def test_features_that_were_encoded_without_the_pruner_are_refused():

@@ -22,7 +22,7 @@ class EngineOptions:
 
     mode: 'drop' removes tokens; 'mask' hides them from attention and computes all. relaxation: a gradient for masks.
     record: keep which visual tokens were live at each layer of the last prefill.
-    tower: the retention before each block of the vision tower; None where it is not cut. It is cut alike in both modes.
+    tower: the retention before each block of the vision tower; None where it is not cut.
     pixels: the share of their pixels with which pictures enter.
     """
 

@@ -114,7 +114,8 @@ class Engine:
                 self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
                 self._vision.install()
             if self.options.tower is not None:
-                self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
+                setting = TowerSetting(self.chain, self.options.tower)
+                self._tower = TowerCut(self.family, self.model, setting, masks=masks)
                 self._tower.install()
             self._detours.install()
             self._by_thread = per_thread.install(self.base, self.family.call_attributes)

@@ -36,7 +36,7 @@ def check_model(model: nn.Module, layers: LayerMap, chain: Chain, options: Engin
             raise UnsupportedModelError(f"generation_config.{setting} is {value!r}: {why} Set it to None.")
     if options.mode not in ("drop", "mask"):
         raise InvalidInputError(f"mode={options.mode!r} was given. It is 'drop' or 'mask'.")
-    if options.mode == "mask" and chain.merges:
+    if options.mode == "mask" and (chain.merges or any(scorer.merges for _, scorer in chain.tower)):
         raise InvalidInputError(
             f"The chain {chain.name!r} merges tokens, and a merged token cannot be expressed by a mask. Use "
             "mode='drop', or the method without merging (for SparseVLM: recycle=false)."

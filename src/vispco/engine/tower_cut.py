@@ -4,6 +4,8 @@ A cell is the patches of one visual token. Cells leave picture by picture (or vi
 alone and among others. Blocks behind a cut are handed the cells that are left, with their rotary embeddings and with the bounds
 of their windows and frames; projectors run on those cells, and their outputs are put back into their places, with zeros for
 the others, which then never enter a layer of the language model (`CutLayout`).
+
+Where cells are masked, every block and projector runs on all of them, and no other patch attends to those that have left.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,20 +24,21 @@ from torch import Tensor, nn
 
 from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.core.layout import Array, TokenLayout
+from vispco.core.layout import TokenLayout
 from vispco.core.schedule import whole_cells
 from vispco.cost.dimensions import Dimensions, VisionSize
-from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, implementation_of
+from vispco.engine.attention import FLASH, Attended, AttentionCall, AttentionTap, attend_masked, implementation_of
 from vispco.engine.compensation import with_bias
 from vispco.engine.tower_run import TowerRun, choose_cells
 from vispco.engine.vision import TokenVision, TowerHooks, received_in_tower
 from vispco.families import Family
-from vispco.families.tower_modules import patch_order, pixels_by_cell, tower_modules
+from vispco.families.tower_modules import Side, pixels_by_cell, tower_modules
 from vispco.scorers.chain import Chain
 
 RECORD = "vispco_tower_cut"
 """The attribute of an encoder's output under which the record of a cut travels with features encoded beforehand."""
 ENCODERS = ("get_image_features", "get_video_features")
+MASKED = ("eager", "sdpa")  # attention functions that are replaced where patches are hidden
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,17 @@ class _Local(threading.local):
 
 
 class TowerCut(TowerHooks):
-    """Cuts the vision tower of a model while it is installed."""
+    """Cuts the vision tower of a model while it is installed. masks: what leaves is hidden, not removed."""
 
-    def __init__(self, family: Family, model: nn.Module, setting: TowerSetting) -> None:
-        self.shape, self.modules = family.tower_shape(model), tower_modules(model, family.base(model))
-        self.base, self.chain, self.retention = family.base(model), setting.chain, setting.retention
+    def __init__(self, family: Family, model: nn.Module, setting: TowerSetting, *, masks: bool = False) -> None:
+        self.base, self.chain, self.retention, self.masks = family.base(model), setting.chain, setting.retention, masks
+        self.shape, self.modules = family.tower_shape(model), tower_modules(model, self.base)
         vision = VisionSize(width=self.shape.width, heads=self.shape.heads)
         self.sizes = replace(Dimensions.from_config(model.config), hidden=self.shape.width, vision=vision)
+        self._falls = [b for b, (before, r) in enumerate(pairwise((1.0, *self.retention))) if r < before]
+        scorers = self._scorers = {b: s for b in self._falls if (s := self.chain.tower_scorer_at(b)) is not None}
+        self._merges = any(scorer.merges for scorer in scorers.values())
         self._check()
-        self.pools = self.shape.projects_all
         if self.chain.rebuilds:
             self.shape = replace(self.shape, projects_all=True)
             if not {*self.modules.ends} & {*self.modules.projectors}:  # a pooling head, too, reads what was rebuilt
@@ -73,8 +79,7 @@ class TowerCut(TowerHooks):
         config: Any = getattr(model.config, "vision_config", None)
         self.side = int(config.image_size) if family.interpolates else 0  # of the pictures that the tower was made for
         self._signature = inspect.signature(self.modules.tower.forward)
-        self._handles = []
-        scorers = {b: scorer for b in self._falls if (scorer := self.chain.tower_scorer_at(b)) is not None}
+        self._handles, self._local = [], _Local()
         self._reads = {
             b - 1: [kind for kind in ("attention", "keys") if getattr(scorer.needs_vision, kind)]
             for b, scorer in scorers.items()
@@ -82,32 +87,23 @@ class TowerCut(TowerHooks):
         }
         self._kept_states = {b - 1 for b, scorer in scorers.items() if scorer.needs_previous_hidden}
         self._needs_pixels = any(scorer.needs_pixels for scorer in scorers.values())
-        self._merges = any(scorer.merges for scorer in scorers.values())
-        tapped = {*self._reads} | set(range(self._falls[0], len(self.modules.blocks)) if self._merges else ())
-        self._tap = AttentionTap({b: family.attention(self.modules.blocks[b]) for b in tapped}, self._attend)
-        if self._merges and implementation_of(self.modules.tower) in FLASH:
-            raise UnsupportedModelError(
-                f"The chain {str(self.chain)!r} merges tokens inside the vision tower, and flash attention takes no sizes. Call "
-                "model.set_attn_implementation('sdpa')."
-            )
-        self._local = _Local()
+        blocks = self.modules.blocks
+        changed = range(self._falls[0] if self._falls and (self._merges or masks) else len(blocks), len(blocks))
+        self._tap = AttentionTap({b: family.attention(blocks[b]) for b in {*self._reads, *changed}}, self._attend)
 
     def _check(self) -> None:
-        blocks, readable = len(self.modules.blocks), self.modules.readable
+        blocks, readable, falls = len(self.modules.blocks), self.modules.readable, self._falls
         if len(self.retention) != blocks:
             raise InvalidInputError(
                 f"The schedule has {len(self.retention)} retentions of the vision tower, which has {blocks} blocks. Give one before "
                 "each block, or use Schedule.with_tower."
             )
-        self._falls = falls = [
-            b for b, (r, before) in enumerate(zip(self.retention, (1.0, *self.retention), strict=False)) if r < before
-        ]
         if falls and falls[-1] >= readable:
             raise InvalidInputError(
                 f"The schedule lets tokens leave before block {falls[-1]} of the vision tower, but the projector reads what enters "
                 f"block {readable}. Let them leave before blocks 0 to {readable - 1}."
             )
-        if falls and self.chain.tower_scorer_at(falls[0]) is None:
+        if falls and falls[0] not in self._scorers:
             raise InvalidInputError(
                 f"The schedule lets tokens leave before block {falls[0]} of the vision tower, where the chain {str(self.chain)!r} has "
                 f"no scorer. Name one, such as 'divprune@tower.{falls[0]}+...'."
@@ -117,6 +113,17 @@ class TowerCut(TowerHooks):
                 f"The chain {self.chain.name!r} reads the states of the whole vision tower, which is cut here. Use scorers that do "
                 "not read it, such as 'divprune' or 'fastv', or a schedule without a tower part."
             )
+        attention = implementation_of(self.modules.tower)
+        if self._merges and attention in FLASH:
+            raise UnsupportedModelError(
+                f"The chain {str(self.chain)!r} merges tokens inside the vision tower, and flash attention takes no sizes. Call "
+                "model.set_attn_implementation('sdpa')."
+            )
+        if self.masks and falls and attention not in MASKED:
+            raise UnsupportedModelError(
+                f"mode='mask' was given with a cut inside the vision tower, which runs attention as {attention!r}. There masking "
+                f"serves {' and '.join(MASKED)}: call model.set_attn_implementation('sdpa'), or use mode='drop'."
+            )
 
     def install(self) -> None:
         modules = self.modules
@@ -125,17 +132,14 @@ class TowerCut(TowerHooks):
             self._before(block, lambda _, args, kwargs, number=number: self._enter(number, args, kwargs))
         if self.chain.rebuilds:
             for module in modules.ends:
-                self._before(module, lambda _, args, kwargs: ((self._rebuild(args[0]), *args[1:]), kwargs))
-        elif modules.widened is not None:
-            module, side = modules.widened
-            if side == "input":
-                self._before(module, lambda _, args, kwargs: ((self._widen(args[0]), *args[1:]), kwargs))
-            else:
-                self._handles.append(module.register_forward_hook(lambda _, __, output: self._widen(output)))
-        for projector in () if self.pools or self.chain.rebuilds else modules.projectors:
+                self._change(module, "input", self._rebuild)
+        elif not self.masks:
             if modules.widened is not None:
-                self._before(projector, lambda _, args, kwargs: ((self._narrow(args[0]), *args[1:]), kwargs))
-            self._handles.append(projector.register_forward_hook(lambda _, __, output: self._put_back(output)))
+                self._change(*modules.widened, TowerRun.widen)
+            for projector in () if self.shape.projects_all else modules.projectors:
+                if modules.widened is not None:
+                    self._change(projector, "input", TowerRun.narrow)
+                self._change(projector, "output", TowerRun.put_back)
         for name in ENCODERS:
             if (own := getattr(self.base, name, None)) is not None:
                 self.base.__dict__[name] = self._recorded(own)
@@ -197,18 +201,16 @@ class TowerCut(TowerHooks):
 
     def _begin(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         bound = dict(self._signature.bind_partial(*args, **kwargs).arguments)
-        pixels = next(
-            iter(bound.values())
-        )  # [P, numbers of a patch]; of squares [I, C, H, W], or more axes before the last two
+        # [P, numbers of a patch]; of squares [I, C, H, W], or more axes before the last two
+        pixels = next(iter(bound.values()))
         if self.modules.order is not None:
             grids, order = self.modules.order({**bound, **bound.pop("kwargs", {})})
         else:
             assert self.shape.tile is not None  # noqa: S101 - of every tower that packs nothing
             rows, columns = self.shape.tile
             if self.side:  # squares of another size than the tower's own: it interpolates its positions
-                rows, columns = (
-                    int(side) * n // self.side for side, n in zip(pixels.shape[-2:], (rows, columns), strict=True)
-                )
+                height, width = pixels.shape[-2:]
+                rows, columns = rows * height // self.side, columns * width // self.side
             grids = ((1, rows, columns),) * len(pixels)
             order = np.arange(len(pixels) * rows * columns)
         if self._merges and any(t > 1 for t, _, _ in grids):
@@ -217,126 +219,81 @@ class TowerCut(TowerHooks):
                 "there that drops them, such as 'divprune'."
             )
         counts = np.array([whole_cells(self.retention, t * h * w) for t, h, w in grids])
-        self._local.run = TowerRun(self.shape, grids, order, counts, np.arange(len(order)))
+        self._local.run = run = TowerRun(self.shape, grids, order, counts, self.masks)
         if self._needs_pixels:
-            squares = self.modules.order is None
-            self._local.run.pixels = (
-                pixels_by_cell(self.shape, pixels, grids[0]) if squares else pixels.view(len(order), -1)
-            )
+            run.pixels = pixels_by_cell(self.shape, pixels, grids[0]) if run.squares else pixels.view(len(order), -1)
 
     def _attend(self, block: int, call: AttentionCall) -> Attended:
         """Keep what a scorer reads of the block before a cut; most packed towers call for each group."""
         run = self._local.run
         if run is None:
             return call.run()
+        start, (batch, _, number, _) = run.seen.get(block, 0), call.key.shape
+        run.seen[block] = start + number
+        gone = None if run.gone is None else run.gone[:, start : start + number]
         if run.weights is not None:  # a merged cell is attended to as the cells that it stands for
-            start, (batch, _, number, _) = run.seen.get(block, 0), call.key.shape
-            run.seen[block] = start + number
             bias = run.bias(start, number, batch).to(call.query.dtype)
-            call = replace(
-                call, mask=bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
-            )
+            mask = bias[:, None, None] if call.mask is None else with_bias(call.mask, bias, None, bias.dtype)
+            call = replace(call, mask=mask)
         for kind in self._reads.get(block, ()):
-            from_class = self.shape.class_tokens > 0
-            found = call.key.mean(1) if kind == "keys" else received_in_tower(call, from_class=from_class)[..., None]
+            if kind == "keys":
+                found = call.key.mean(1)
+            else:
+                found = received_in_tower(call, from_class=self.shape.class_tokens > 0, gone=gone)[..., None]
             run.read.setdefault((kind, block), []).append(found)  # [I, P, d], or [I, P, 1]
-        return call.run()
+        return call.run() if gone is None else attend_masked(call, (~gone).float())
 
     def _enter(self, block: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         run = self._local.run
         if run is None:
             return None
         hidden = args[0]
-        left = np.bincount(run.picture[run.cells], minlength=len(run.grids))
-        if (run.counts[:, block] < left).any():
-            hidden = self._cut(run, block, hidden, left)
+        if (run.counts[:, block] < run.left).any():
+            hidden = self._cut(run, block, hidden)
         run.previous = hidden if block in self._kept_states else None
         if run.patches is None:
             return None
         run.divided[block] = (run.cells, run.groups(block))
+        if self.masks:
+            return None
         kwargs = {name: run.argument(block, name, value) for name, value in kwargs.items()}
         rest = [run.argument(block, "attention_mask", value) for value in args[1:]]
         return (hidden, *rest), kwargs
 
-    def _cut(self, run: TowerRun, block: int, hidden: Tensor, left: Array) -> Tensor:
-        """Let cells leave before a block: hidden [P, D], or [I, P, D] -> the same, shorter."""
-        cell, front, width = self.shape.cell, self.shape.class_tokens, hidden.shape[-1]
-        squares, states = self.modules.order is None, self._by_cell(run, hidden)
-        scorer = self.chain.tower_scorer_at(block)
-        assert scorer is not None  # noqa: S101 - `_check` has asked
+    def _cut(self, run: TowerRun, block: int, hidden: Tensor) -> Tensor:
+        """Let cells leave before a block; see `TowerRun.keep`."""
+        scorer, states = self._scorers[block], run.by_cell(hidden)
         seen = {"states": states.mean(1)}
         if run.previous is not None:
-            seen["previous"] = self._by_cell(run, run.previous).mean(1)
+            seen["previous"] = run.by_cell(run.previous).mean(1)
         for kind in self._reads.get(block - 1, ()):
             values = torch.cat(run.read.pop((kind, block - 1)), dim=1)  # [I, P, ...], or [1, P, ...] of a packed tower
-            seen[kind] = self._by_cell(run, values if squares else values[0]).mean(1)
-        keep, into = choose_cells(run, block, scorer, seen, (left, self.sizes))
+            seen[kind] = run.by_cell(values if run.squares else values[0]).mean(1)
+        keep, into = choose_cells(run, block, scorer, seen, self.sizes)
         states = states if into is None else run.merged(states, into)
         if scorer.rebuilds:
             run.will_rebuild(states, keep)
-        run.passed[run.cells[~keep]] = block
-        run.cells = run.cells[keep]
-        run.arguments.clear()
-        kept = states[torch.from_numpy(np.flatnonzero(keep)).to(hidden.device)]
-        if not squares:
-            run.patches = torch.from_numpy((run.cells[:, None] * cell + np.arange(cell)).ravel()).to(hidden.device)
-            return kept.reshape(-1, width)
-        places = patch_order(self.shape)[torch.from_numpy(run.places)].flatten(1) + front  # [I, n / I * cell]
-        run.patches = torch.cat([torch.arange(front).expand(len(places), -1), places], dim=1).to(hidden.device)
-        return torch.cat([hidden[:, :front], kept.reshape(len(hidden), -1, width)], dim=1)
+        return run.keep(block, hidden, states, keep)
 
-    def _by_cell(self, run: TowerRun, values: Tensor) -> Tensor:
-        """Values of the patches that are left, [P, D] or [I, P, D], by cell: [n, cell, D]."""
-        if self.modules.order is None:
-            values = values[:, self.shape.class_tokens :]
-            if run.patches is None and self.shape.cell > 1:  # behind a cut the patches of a cell stand side by side
-                values = values[:, patch_order(self.shape).flatten().to(values.device)]
-        return values.reshape(-1, self.shape.cell, values.shape[-1])
-
-    def _rebuild(self, hidden: Tensor) -> Tensor:
-        """All patches from those that are left: [P', D] -> [P, D], or [I, P', D] -> [I, P, D]."""
-        run, width = self._local.run, hidden.shape[-1]
-        if run is None or not run.drops:
-            return hidden
-        if width != run.drops[0].states.shape[-1]:
+    def _rebuild(self, run: TowerRun, hidden: Tensor) -> Tensor:
+        if hidden.shape[-1] != self.shape.width:
             raise UnsupportedModelError(
                 f"The chain {str(self.chain)!r} rebuilds what leaves in the vision tower, but the projector of this model reads the "
                 "states behind several of its blocks. Use a scorer there that drops them, such as 'divprune'."
             )
-        if self.modules.order is not None:
-            return run.rebuilt(hidden.view(-1, self.shape.cell, width)).reshape(-1, width)
-        front = hidden.shape[1] - run.places.shape[1] * self.shape.cell  # the class token, where it is there
-        whole = run.rebuilt(hidden[:, front:].reshape(-1, self.shape.cell, width)).view(len(hidden), -1, width)
-        if self.shape.cell > 1:
-            whole = whole[:, patch_order(self.shape).flatten().argsort().to(whole.device)]
-        return torch.cat([hidden[:, :front], whole], dim=1)
-
-    def _widen(self, hidden: Tensor) -> Tensor:
-        """All patches in their places, zeros for those that have left: [I, P', D] -> [I, P, D]."""
-        run = self._local.run
-        if run is None or run.patches is None:
-            return hidden
-        whole = hidden.new_zeros(
-            len(hidden), self.shape.class_tokens + int(run.sizes[0]) * self.shape.cell, hidden.shape[-1]
-        )
-        return whole.scatter(1, run.patches[..., None].expand_as(hidden), hidden)
-
-    def _narrow(self, cells: Tensor) -> Tensor:
-        """What a projector reads, for the cells that are left: [I, C, D] -> [I, C', D]."""
-        run = self._local.run
-        if run is None or run.patches is None:
-            return cells
-        places = torch.from_numpy(run.places).to(cells.device)[..., None]
-        return cells.gather(1, places.expand(-1, -1, cells.shape[-1]))
-
-    def _put_back(self, output: Tensor) -> Tensor | None:
-        """The outputs of a projector in their places, zeros for cells that have left: [T', D] -> [T, D], or [I, C, D]."""
-        run = self._local.run
-        if run is None or run.patches is None:
-            return None
-        whole = output.new_zeros(len(run.order), output.shape[-1])
-        whole[torch.from_numpy(run.cells).to(output.device)] = output.reshape(-1, output.shape[-1])
-        return whole.view(len(output), -1, output.shape[-1]) if self.modules.order is None else whole
+        return run.rebuild(hidden)
 
     def _before(self, module: nn.Module, hook: Callable[..., Any]) -> None:
         self._handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+
+    def _change(self, module: nn.Module, side: Side, change: Callable[[TowerRun, Tensor], Tensor]) -> None:
+        """Change what a module is handed, or what it returns, where cells have left."""
+
+        def changed(states: Tensor) -> Tensor:
+            run = self._local.run
+            return states if run is None or run.patches is None else change(run, states)
+
+        if side == "input":
+            self._before(module, lambda _, args, kwargs: ((changed(args[0]), *args[1:]), kwargs))
+        else:
+            self._handles.append(module.register_forward_hook(lambda _, __, output: changed(output)))

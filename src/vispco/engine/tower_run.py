@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, ImageSizes, TokenLayout
 from vispco.cost.dimensions import Dimensions
-from vispco.engine.gather import merge
+from vispco.engine.gather import MaskCut, gather_mask, merge
 from vispco.engine.vision import TokenVision
+from vispco.families.tower_modules import patch_order
 from vispco.families.tower_shape import Segments, TowerShape
 from vispco.scorers.base import Scorer
 from vispco.scorers.context import Block, ScoringContext, VisionRecord
@@ -42,38 +43,107 @@ class TowerRun:
     """One run of the tower on some pictures, by cells in the order of the tower.
 
     order: the number of each cell in the prompt. counts: cells of each picture before each block, [I, blocks].
-    cells: int64 [n], those that are left. patches: where their patches were, in the tensors that the tower makes: [n * cell], or
-    [I, class tokens + n / I * cell] for towers of squares; None as long as nothing has left.
+    masks: cells that have left stay in the tensors, and are hidden.
+    pixels: [T, numbers of a cell], in the order of the prompt, where a scorer reads them.
     """
 
     shape: TowerShape
     grids: ImageSizes
     order: Array
     counts: Array
-    cells: Array
-    patches: Tensor | None = None
-    divided: dict[int, tuple[Array, Array]] = field(
-        default_factory=dict
-    )  # by block behind a cut: its cells, their groups
-    read: dict[tuple[str, int], list[Tensor]] = field(
-        default_factory=dict
-    )  # by kind and block before a cut: the 'attention' that patches received, [I, P, 1], and their 'keys', [I, P, d]
-    previous: Tensor | None = None  # what entered the block before, where a scorer reads it
-    drops: list[Drop] = field(default_factory=list)  # what will be rebuilt
-    seen: dict[int, int] = field(default_factory=dict)  # by block, the patches whose attention was computed so far
-    arguments: dict[tuple[str, int], tuple[Any, Any]] = field(
-        default_factory=dict
-    )  # by name and identity, an argument of blocks and the same for the cells that are left
-    pixels: Tensor | None = None  # [T, numbers of a cell], in the order of the prompt, where a scorer reads them
-    weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
-    passed: Array = field(init=False)  # int64 [T], how many blocks have processed each cell
-    scoring: Array = field(init=False)  # int64 [I], FLOPs
+    masks: bool
+    pixels: Tensor | None = None
 
     def __post_init__(self) -> None:
         self.sizes = np.array([t * h * w for t, h, w in self.grids])
         self.picture = np.repeat(np.arange(len(self.grids)), self.sizes)  # of each cell: [T]
-        self.passed = np.full(len(self.order), self.shape.num_blocks)
-        self.scoring = np.zeros(len(self.grids), dtype=np.int64)
+        self.squares = self.shape.tile is not None  # tensors are [I, class tokens + P, D], else [P, D]
+        self.cells: Array = np.arange(len(self.order))  # int64 [n], those that are left
+        # where their patches were, in the tensors that the tower makes: [n * cell], or [I, class tokens + n / I * cell] for
+        # squares; None as long as nothing has left
+        self.patches: Tensor | None = None
+        self.gone: Tensor | None = None  # bool [1 or I, P], patches that are hidden from attention; None where none are
+        self.weights: Tensor | None = None  # float [T], how many cells each stands for, once some were merged
+        self.drops: list[Drop] = []  # what will be rebuilt
+        self.previous: Tensor | None = None  # what entered the block before, where a scorer reads it
+        # by kind and block before a cut: the 'attention' that patches received, [I, P, 1], and their 'keys', [I, P, d]
+        self.read: dict[tuple[str, int], list[Tensor]] = {}
+        self.seen: dict[int, int] = {}  # by block, the patches whose attention was computed so far
+        self.arguments: dict[tuple[str, int], tuple[Any, Any]] = {}  # see `argument`
+        self.divided: dict[int, tuple[Array, Array]] = {}  # by block behind a cut: its cells, their groups
+        self.passed = np.full(len(self.order), self.shape.num_blocks)  # int64 [T], blocks that have processed each cell
+        self.scoring = np.zeros(len(self.grids), dtype=np.int64)  # FLOPs of each picture
+
+    @property
+    def left(self) -> Array:
+        """The number of cells that are left of each picture: int64 [I]."""
+        return np.bincount(self.picture[self.cells], minlength=len(self.grids))
+
+    @property
+    def places(self) -> Array:
+        """For squares, the cells that are left as places in their picture: [I, n / I]."""
+        return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether tensors have all patches, in the order of the tower; else those of a cell stand side by side."""
+        return self.masks or self.patches is None
+
+    def class_tokens(self, values: Tensor) -> int:
+        """The number of class tokens in tensors of squares [I, P, D]; the projector may be handed none."""
+        cells = int(self.sizes[0]) if self.is_whole else self.places.shape[1]
+        return values.shape[1] - cells * self.shape.cell
+
+    def by_cell(self, values: Tensor) -> Tensor:
+        """Values of patches, [P, D] or [I, P, D], for the cells that are left: [n, cell, D]."""
+        if self.squares:
+            values = values[:, self.class_tokens(values) :]
+            if self.is_whole and self.shape.cell > 1:
+                values = values[:, patch_order(self.shape).flatten().to(values.device)]
+        states = values.reshape(-1, self.shape.cell, values.shape[-1])
+        return states if self.gone is None else states[torch.from_numpy(self.cells).to(states.device)]
+
+    def keep(self, block: int, hidden: Tensor, states: Tensor, keep: Array) -> Tensor:
+        """Let cells leave: what enters the block, from hidden [P, D] or [I, P, D], shorter unless they are masked.
+
+        states: [n, cell, D] of the cells that were left; keep: bool [n], which of them stay.
+        """
+        self.passed[self.cells[~keep]] = block
+        self.cells = self.cells[keep]
+        self.arguments.clear()
+        front, cell = self.shape.class_tokens, self.shape.cell
+        if self.squares:
+            places = patch_order(self.shape)[torch.from_numpy(self.places)].flatten(1) + front  # [I, n / I * cell]
+            patches = torch.cat([torch.arange(front).expand(len(places), -1), places], dim=1)
+        else:
+            patches = torch.from_numpy((self.cells[:, None] * cell + np.arange(cell)).ravel())
+        self.patches = patches.to(hidden.device)
+        if self.masks:
+            gone = torch.ones(hidden.shape[:-1], dtype=torch.bool, device=hidden.device)
+            self.gone = gone.scatter(-1, self.patches, value=False).view(-1, hidden.shape[-2])
+            return hidden
+        kept = states[torch.from_numpy(np.flatnonzero(keep)).to(hidden.device)]
+        if not self.squares:
+            return kept.reshape(-1, hidden.shape[-1])
+        return torch.cat([hidden[:, :front], kept.reshape(len(hidden), -1, hidden.shape[-1])], dim=1)
+
+    def widen(self, hidden: Tensor) -> Tensor:
+        """All patches of squares in their places, zeros for those that have left: [I, P', D] -> [I, P, D]."""
+        assert self.patches is not None  # noqa: S101 - asked by the caller
+        length = self.shape.class_tokens + int(self.sizes[0]) * self.shape.cell
+        whole = hidden.new_zeros(len(hidden), length, hidden.shape[-1])
+        return whole.scatter(1, self.patches[..., None].expand_as(hidden), hidden)
+
+    def narrow(self, cells: Tensor) -> Tensor:
+        """What a projector of squares reads, for the cells that are left: [I, C, D] -> [I, C', D]."""
+        places = torch.from_numpy(self.places).to(cells.device)[..., None]
+        return cells.gather(1, places.expand(-1, -1, cells.shape[-1]))
+
+    def put_back(self, output: Tensor) -> Tensor:
+        """The outputs of a projector in their places, zeros for cells that have left: [T', D] -> [T, D], or [I, C, D]."""
+        whole = output.new_zeros(len(self.order), output.shape[-1])
+        whole[torch.from_numpy(self.cells).to(output.device)] = output.reshape(-1, output.shape[-1])
+        return whole.view(len(output), -1, output.shape[-1]) if self.squares else whole
 
     def merged(self, states: Tensor, into: Array) -> Tensor:
         """Cells [n, cell, D] joined where `into` [n] says, patch by patch, each as heavy as the cells that it stands for."""
@@ -96,15 +166,24 @@ class TowerRun:
             self.scoring[number] += 2 * len(gone) * len(kept) * states.shape[-1]
         self.drops.append(Drop(states, torch.from_numpy(np.flatnonzero(keep)).to(states.device), tuple(near)))
 
-    def rebuilt(self, states: Tensor) -> Tensor:
-        """All cells from those that are left, [n, cell, D] -> [T, cell, D]: what left has changed as its neighbours did."""
+    def rebuild(self, hidden: Tensor) -> Tensor:
+        """All patches from the cells that are left, [P', D] -> [P, D] or [I, P', D] -> [I, P, D].
+
+        What left has changed as its neighbours did.
+        """
+        states = self.by_cell(hidden)
         for drop in reversed(self.drops):
             change, whole = states - drop.states[drop.kept], drop.states.clone()
             whole[drop.kept] = states
             for gone, near in drop.nearest:
                 whole[gone] += sum(change[each] for each in near.T) / near.shape[1]
             states = whole
-        return states
+        if not self.squares:
+            return states.reshape(-1, hidden.shape[-1])
+        whole = states.view(len(hidden), -1, hidden.shape[-1])
+        if self.shape.cell > 1:
+            whole = whole[:, patch_order(self.shape).flatten().argsort().to(whole.device)]
+        return torch.cat([hidden[:, : self.class_tokens(hidden)], whole], dim=1)
 
     def bias(self, start: int, number: int, batch: int) -> Tensor:
         """The log of the sizes of patches [start, start + number) that are left, what is added to the logits: float [batch, number]."""
@@ -122,19 +201,14 @@ class TowerRun:
         if known is None:
             if name == "position_embeddings":
                 cut: Any = tuple(each[self.patches] for each in value)
-            elif name == "attention_mask":
-                cut = _cut_mask(value, self.patches)
+            elif name == "attention_mask":  # only squares have one
+                cut = gather_mask(value, MaskCut(self.patches, self.patches, 0, self.patches))
             else:  # groups that have lost all of their cells are gone
                 lengths = np.bincount(self.divided[block][1]) * self.shape.cell
                 ends = torch.from_numpy(np.cumsum(lengths[lengths > 0]))
                 cut = functional.pad(ends, (1, 0)).to(value) if name == "cu_seqlens" else type(value)(lengths.max())
             self.arguments[name, id(value)] = known = (value, cut)
         return known[1]
-
-    @property
-    def places(self) -> Array:
-        """For towers of squares, the cells that are left as places in their picture: [I, n / I]."""
-        return (self.cells % int(self.sizes[0])).reshape(len(self.sizes), -1)
 
     def groups(self, block: int) -> Array:
         """The attention group in a block of each cell that is left: int64 [n]."""
@@ -155,39 +229,28 @@ class TowerRun:
         rows = [1 if shape.class_tokens else length for length in lengths]
         return sum(2 * row * length for row, length in zip(rows, lengths, strict=True)) * shape.heads * shape.head_dim
 
-    def flops(self, number: int) -> int:
-        """What the tower has spent on one picture, the choices included."""
-        segments = self.segments(number)
-        return self.shape.flops((self.grids[number],), segments=segments) + int(self.scoring[number])
-
     def record(self) -> TokenVision:
         """By visual token in the order of the prompt: 'passed', and 'spent', the picture's FLOPs at its first token."""
         passed, spent = np.empty_like(self.passed), np.zeros(len(self.order), dtype=np.int64)
         passed[self.order] = self.passed
-        spent[np.cumsum(self.sizes) - self.sizes] = [self.flops(number) for number in range(len(self.grids))]
+        flops = [self.shape.flops((grid,), segments=self.segments(number)) for number, grid in enumerate(self.grids)]
+        spent[np.cumsum(self.sizes) - self.sizes] = flops + self.scoring
         return TokenVision({"passed": torch.from_numpy(passed), "spent": torch.from_numpy(spent)})
 
 
 @torch.no_grad()
 def choose_cells(
-    run: TowerRun,
-    block: int,
-    scorer: Scorer,
-    seen: Mapping[str, Tensor],
-    given: tuple[Array, Dimensions],
+    run: TowerRun, block: int, scorer: Scorer, seen: Mapping[str, Tensor], sizes: Dimensions
 ) -> tuple[Array, Array | None]:
     """Which of the cells that are left stay before a block, bool [n], and where each is merged into, int64 [n], None for nothing.
 
     What the choices take is added to the run.
 
-    seen: by cell, [n, ...]: mean 'states', 'previous' ones, the 'attention' that they receive, and their 'keys'. given: the cells
-    that each picture has, [I], and sizes with the tower's width as `hidden`.
+    seen: by cell, [n, ...]: mean 'states', 'previous' ones, the 'attention' that they receive, and their 'keys'. sizes: with
+    the tower's width as `hidden`.
     """
-    left, sizes = given
-    wanted, shown, picture = run.counts[:, block], run.sizes, run.picture[run.cells]
-    chosen: list[
-        tuple[Array, int, Tensor]
-    ] = []  # cells [G, m], how many stay, what stays and merges into what [2, G, m]
+    left, wanted, shown, picture = run.left, run.counts[:, block], run.sizes, run.picture[run.cells]
+    chosen: list[tuple[Array, int, Tensor]] = []  # cells [G, m], how many stay, and what, merged into what: [2, G, m]
     for size, there, few in sorted(set(zip(shown.tolist(), left.tolist(), wanted.tolist(), strict=True))):
         if few >= there:
             continue
@@ -240,12 +303,3 @@ def _context(grids: ImageSizes, places: Array, states: Tensor, few: int) -> Scor
         hidden=states,
         memo={"visual_embeddings": states},
     )
-
-
-def _cut_mask(mask: Any, patches: Tensor) -> Any:
-    """An attention mask [I or 1, 1, P, P] of a tower of squares, for its patches [I, P']; other values as they are."""
-    if not isinstance(mask, Tensor) or mask.dim() != 4:
-        return mask
-    rows = patches[:, None, :, None].expand(-1, -1, -1, mask.shape[-1])
-    mask = mask.expand(len(patches), *mask.shape[1:]).gather(2, rows)
-    return mask.gather(3, patches[:, None, None].expand(-1, -1, mask.shape[2], -1))

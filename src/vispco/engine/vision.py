@@ -8,7 +8,7 @@ import inspect
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Self
 
@@ -236,20 +236,23 @@ def _block_number(block: Block, depth: int, whole: Sequence[int]) -> int:
 
 
 @torch.no_grad()
-def received_in_tower(call: AttentionCall, *, from_class: bool) -> Tensor:
-    """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]"""
+def received_in_tower(call: AttentionCall, *, from_class: bool, gone: Tensor | None = None) -> Tensor:
+    """Attention that each patch receives, mean over heads: from the class token, or mean over all patches. [I, P]
+
+    gone: bool [I, P], patches that are hidden, as if they were not there.
+    """
     batch, length = call.query.shape[0], call.query.shape[2]
     everything = torch.arange(length, device=call.query.device).expand(batch, -1)
     bounds = call.options.get("cu_seq_lens_q")
     if bounds is not None:  # flash attention takes all pictures at once
-        edges = bounds.tolist()
-        parts = [_cut(call, start, end) for start, end in pairwise(edges)]
+        options = {k: v for k, v in call.options.items() if not k.startswith(("cu_seq_lens", "max_length"))}
+        parts = [
+            replace(call, query=call.query[:, :, start:end], key=call.key[:, :, start:end], value=None, options=options)
+            for start, end in pairwise(bounds.tolist())
+        ]
         return torch.cat([received_in_tower(part, from_class=from_class) for part in parts], dim=1)
     rows = everything[:, :1] if from_class else everything
-    return received_attention(call, RowRequest(rows, everything)) / rows.shape[1]
-
-
-def _cut(call: AttentionCall, start: int, end: int) -> AttentionCall:
-    options = {k: v for k, v in call.options.items() if not k.startswith(("cu_seq_lens", "max_length"))}
-    part = slice(start, end)
-    return AttentionCall(call.module, call.query[:, :, part], call.key[:, :, part], None, call.mask, options)
+    if gone is None or from_class:
+        return received_attention(call, RowRequest(rows, everything), gone) / rows.shape[1]
+    summed = received_attention(call, RowRequest(rows, everything, present=~gone), gone)
+    return summed / (~gone).sum(1, keepdim=True).clamp(min=1)

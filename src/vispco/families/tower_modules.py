@@ -15,6 +15,7 @@ from vispco.families.tower_shape import TowerShape
 
 Order: TypeAlias = Callable[[Mapping[str, Any]], tuple[ImageSizes, Array]]
 """(arguments of the tower) -> (grids in cells, for each cell in the order of the tower its number in that of the prompt)."""
+Side: TypeAlias = Literal["input", "output"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,7 +34,7 @@ class TowerModules:
     blocks: list[nn.Module]
     readable: int
     projectors: tuple[nn.Module, ...]
-    widened: tuple[nn.Module, Literal["input", "output"]] | None = None
+    widened: tuple[nn.Module, Side] | None = None
     order: Order | None = None
     ends: tuple[nn.Module, ...]
 
@@ -101,35 +102,38 @@ def _encoder(base: Any, config: Any, *, pools: bool = False) -> TowerModules:
     read = getattr(config, "vision_feature_layer", None)  # an index of the hidden states: 0 is before the first block
     read = [len(blocks)] if read is None else read if isinstance(read, list | tuple) else [read]
     first = min(index if index >= 0 else len(blocks) + 1 + index for index in read)
-    widened: Any = (projector, "input") if pools else None
-    ends = (inner.post_layernorm if pools else projector,)
-    return TowerModules(tower=tower, blocks=blocks, readable=first, projectors=(projector,), widened=widened, ends=ends)
+    return TowerModules(
+        tower=tower,
+        blocks=blocks,
+        readable=first,
+        projectors=(projector,),
+        widened=(projector, "input") if pools else None,
+        ends=(inner.post_layernorm if pools else projector,),
+    )
 
 
 def _internvl(base: Any, config: Any) -> TowerModules | None:
     if config.vision_feature_layer != -1:
         return None
     tower, blocks = base.vision_tower, list(base.vision_tower.encoder.layer)
-    widened: Any = (tower.layernorm, "output")
     return TowerModules(
         tower=tower,
         blocks=blocks,
         readable=len(blocks),
         projectors=(base.multi_modal_projector,),
-        widened=widened,
+        widened=(tower.layernorm, "output"),
         ends=(tower.layernorm,),
     )
 
 
 def _idefics(base: Any, _: Any) -> TowerModules:
     tower, blocks = base.vision_model, list(base.vision_model.encoder.layers)
-    widened: Any = (base.connector, "input")
     return TowerModules(
         tower=tower,
         blocks=blocks,
         readable=len(blocks),
         projectors=(base.connector.modality_projection,),
-        widened=widened,
+        widened=(base.connector, "input"),
         ends=(tower.post_layernorm,),
     )
 

@@ -35,8 +35,8 @@ class Pruner:
     scorer: which tokens are kept: a scorer's name ('fastv'), a chain of them by depth ('divprune+fastv',
         {0: 'divprune', 3: 'fastv', 20: 'random'}), with options ('sparsevlm(recycle=true)'), or a `Scorer`.
     schedule: how many, as a `Schedule`, or a `Planner` that makes one for each batch.
-    mode: 'drop' removes tokens (inference); 'mask' hides them from attention and computes all (search). Either mode removes
-        what leaves inside the vision tower, and computes the same as a tower in which it is hidden.
+    mode: 'drop' removes tokens (inference); 'mask' hides them from attention and computes all (search), in the vision tower
+        and in the language model.
     record: keep which visual tokens were live at each layer of the last prefill, in `survivors(model)`.
     allocation: how a prompt's tokens are divided over its pictures or frames: 'score' (the best stay wherever they are),
         'equal' (every picture keeps the same number) or 'size' (in proportion). Default: what the scorer says.
