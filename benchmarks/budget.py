@@ -25,7 +25,7 @@ from figures import Figure, write
 import operation_counts as overhead
 from vispco import Pruner, cost
 from vispco.cost import BudgetWarning, Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.pruner import presets

@@ -29,7 +29,7 @@ from joint_rivals import HARD, Bill, rival_figures, rival_parts, shuffled
 from vispco import Pruner, load
 from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning, Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator

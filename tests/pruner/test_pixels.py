@@ -10,7 +10,7 @@ import tiny
 import vispco
 from vispco.core.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.core.pixels import least_whole_side, shrunk_side
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode, read

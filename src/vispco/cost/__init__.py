@@ -13,9 +13,8 @@ from vispco.cost.budget import Budget, BudgetLike, parse_budget, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.floor import BudgetWarning, clamp_budget
-from vispco.cost.kv_bytes import KvBytes
+from vispco.cost.formulas import Exact, KvBytes, Paper, PolynomialCost
 from vispco.cost.measured import Measured
-from vispco.cost.polynomial import Exact, Paper, PolynomialCost
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
 from vispco.cost.workload import CutWorkload, Site, Workload

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.cost.cost import Cost
+from vispco.cost.formulas import Exact
 from vispco.cost.host import HostPricing, as_array
-from vispco.cost.polynomial import Exact
 from vispco.cost.workload import Array, Workload
 
 NEAR = 0.02  # the share of the tokens that a stair may be below

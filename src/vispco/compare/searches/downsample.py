@@ -31,7 +31,7 @@ from vispco.compare.searches.rival import Choice, Rival
 from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import BudgetFloorError, NotApplicableError
 from vispco.cost import Cost, Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Prompt, read
 from vispco.evaluation.result import Evaluation
