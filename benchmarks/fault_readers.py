@@ -28,10 +28,10 @@ from vispco.cost.time_profile import TimeProfile
 from vispco.data import dataset
 from vispco.data.files import Jsonl, LlavaInstruct, Tsv
 from vispco.evaluation.frontier import Frontier
-from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.pruner.planner_kinds import read_schedule
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.pruner.search_files import FoundShape
 from vispco.report.payload import Example
 from vispco.scorers import Chain
 

@@ -14,9 +14,9 @@ from vispco.core.schedule import Schedule as PlainSchedule
 from vispco.cost import parse_budget
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.result import Evaluation
-from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.pruner.search_files import FoundShape
 from vispco.report.payload import Example
 
 READERS = (

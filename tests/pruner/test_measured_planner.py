@@ -21,7 +21,7 @@ from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.kernels import get
 from vispco.pruner.budget_planner import static_shape
-from vispco.pruner.joint_measured import JointMeasuredPlanner
+from vispco.pruner.joint_planner import JointMeasuredPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, Priced, device_name
 from vispco.timing.profiling import profile_model
 

@@ -15,7 +15,7 @@ from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode, read
 from vispco.families import family_of
-from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.picture_setting import shrink_processor
 from vispco.pruner.pruner_spec import PrunerSpec
 
 

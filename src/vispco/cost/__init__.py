@@ -17,7 +17,7 @@ from vispco.cost.formulas import Exact, KvBytes, Paper, PolynomialCost
 from vispco.cost.measured import Measured
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import TimeProfile
-from vispco.cost.workload import CutWorkload, Site, Workload
+from vispco.cost.workload import Site, Workload
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
 for _cost in (Exact, Paper, KvBytes, Measured):
@@ -45,7 +45,6 @@ __all__ = [
     "BudgetLike",
     "BudgetWarning",
     "Cost",
-    "CutWorkload",
     "Dimensions",
     "Exact",
     "KvBytes",

@@ -16,12 +16,10 @@ from vispco.cost.time_profile import ProfileError
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
-from vispco.pruner.found_shape import deployed_gamma
+from vispco.pruner.budget_planner import Shape, deployed_gamma
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
-_MakeShape = Callable[[float], Callable[[TokenLayout, Tensor], Tensor]]
-"""A fraction of the FLOPs -> the shapes for it."""
 STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole percents in twos
 
 
@@ -149,9 +147,11 @@ class MeasuredPlanner:
 
     Bytes hold for every sample. Time holds for the batch: a layer takes what its longest row takes, so one length of rows is
     planned for each layer, and every sample keeps as many tokens as fit into it beside its text.
+
+    make_shape: the shapes for a fraction of the FLOPs.
     """
 
-    def __init__(self, budget: Budget, make_shape: _MakeShape, priced: Priced) -> None:
+    def __init__(self, budget: Budget, make_shape: Callable[[Budget], Shape], priced: Priced) -> None:
         self.budget, self.make_shape, self.priced = budget, make_shape, priced
         self._shapes: dict[int, Any] = {}
         self._limits = TimeLimits(budget, priced)
@@ -184,7 +184,7 @@ class MeasuredPlanner:
     def _params(self, step: int, layout: TokenLayout, embeddings: Tensor) -> Tensor:
         """The shape of each sample, for a fraction of the FLOPs in whole steps: [B, P], on the host."""
         if step not in self._shapes:
-            self._shapes[step] = self.make_shape(min(1.0, step / STEPS))
+            self._shapes[step] = self.make_shape(Budget("flops", min(1.0, step / STEPS)))
         found: Tensor = self._shapes[step](layout, embeddings)
         return found.detach().double().cpu()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.run_record import RunFolderError, check_complete, check_output, check_recorded
-from vispco.pruner import run_files as disk
+from vispco.pruner import search_files as disk
 from vispco.pruner.joint_predictor import JointPredictorConfig
 from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.predictor import PredictorConfig

@@ -36,7 +36,7 @@ from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Prompt, read
 from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.pruner.picture_size import without_least_size
+from vispco.pruner.picture_setting import without_least_size
 from vispco.scorers.base import VisionNeeds
 
 _ROUNDING = 1e-9
