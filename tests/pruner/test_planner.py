@@ -27,7 +27,7 @@ from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape
 from vispco.pruner.configurations import Configurations, text_floor
 from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
 from vispco.pruner.kernel_regression import batch_features
-from vispco.pruner.measured_planner import MeasuredPlanner, Priced
+from vispco.pruner.measured_planner import MeasuredPlanner
 from vispco.pruner.observation import observe, raw_features
 from vispco.pruner.predictor import Predictor
 from vispco.scorers import Chain
@@ -78,7 +78,7 @@ PLANNERS = {
         PredictedShape(shifted(m), 0.5), get("steps"), 0.5, exact_of(m), chain=Chain.of("fastv")
     ),
     "time": lambda m: MeasuredPlanner(
-        cost.Budget.of("0.5t"), partial(PredictedShape, shifted(m)), Priced(get("steps"), exact_of(m).dimensions)
+        cost.Budget.of("0.5t"), partial(PredictedShape, shifted(m)), get("steps"), exact_of(m).dimensions
     ),
     "joint": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), 0.5),
     "joint, a mean": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), "mean:0.3,max:0.6"),

@@ -9,14 +9,13 @@ from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.registry import Registry
-from vispco.cost.budget import Budget, BudgetLike, parse_budget, parse_budgets
+from vispco.cost.budget import Budget, BudgetLike, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.floor import BudgetWarning, clamp_budget
 from vispco.cost.formulas import Exact, KvBytes, Paper, PolynomialCost
-from vispco.cost.measured import Measured
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
-from vispco.cost.time_profile import TimeProfile
+from vispco.cost.time_profile import Measured, TimeProfile
 from vispco.cost.workload import Site, Workload
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
@@ -60,7 +59,6 @@ __all__ = [
     "from_dict",
     "get",
     "meet",
-    "parse_budget",
     "parse_budgets",
     "schedule_for_budget",
     "snap",

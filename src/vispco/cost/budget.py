@@ -146,11 +146,6 @@ class Budget:
         return cls(data["kind"], float(data["amount"]), data.get("cap"))
 
 
-def parse_budget(given: BudgetLike) -> float:
-    """A budget that is a plain fraction of the FLOPs, as a number; see `Budget.fraction`."""
-    return Budget.of(given).fraction
-
-
 def parse_budgets(text: str | Iterable[BudgetLike]) -> list[Budget]:
     """Several budgets, as a person writes them: '0.3,0.5', '40ms,60ms', 'mean:0.2,max:0.5'."""
     if isinstance(text, str):

@@ -116,7 +116,7 @@ class Dimensions:
         layers = None
         if gated is None:
             plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in EXPERTS)
-            layers = None if plain else _layer_sizes(config)
+            layers = None if plain else _layer_sizes(type(text), text.to_json_string(use_diff=False))
             gated = kind not in PLAIN
         hidden, heads = _size(text, "hidden_size"), _size(text, "num_attention_heads")
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
@@ -175,13 +175,17 @@ class Dimensions:
 
 
 def _size(text: Any, *names: str) -> int:
-    for name in names:
-        value = getattr(text, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    raise UnsupportedModelError(
-        f"The config {type(text).__name__} of the language model has no usable {' or '.join(names)}, which its cost needs."
-    )
+    found = _number(text, names)
+    if not found:
+        raise UnsupportedModelError(
+            f"The config {type(text).__name__} of the language model has no usable {' or '.join(names)}, which its cost needs."
+        )
+    return found
+
+
+def _number(text: Any, names: Iterable[str]) -> int:
+    """The first of some fields of a config that is a number above 0; 0 where none is."""
+    return next((value for name in names if isinstance(value := getattr(text, name, None), int) and value > 0), 0)
 
 
 def _windows(text: Any) -> tuple[int | None, ...]:
@@ -194,15 +198,9 @@ def _windows(text: Any) -> tuple[int | None, ...]:
     return tuple({"sliding_attention": window, "chunked_attention": chunk}.get(layer) for layer in types)
 
 
-def _layer_sizes(config: Any) -> tuple[LayerSize, ...]:
-    """The size of each decoder layer, from the config of a vision-language model or of its language model."""
-    text = config.get_text_config()
-    kind: Any = type(text)
-    return _counted(kind, text.to_json_string(use_diff=False))
-
-
 @lru_cache(maxsize=16)
-def _counted(kind: Any, written: str) -> tuple[LayerSize, ...]:
+def _layer_sizes(kind: Any, written: str) -> tuple[LayerSize, ...]:
+    """The size of each decoder layer of a language model. kind: the class of its config. written: the config as JSON."""
     from transformers import AutoModel  # noqa: PLC0415
 
     text = kind.from_dict(json.loads(written))
@@ -235,12 +233,9 @@ def _layer_size(layer: nn.Module, text: Any, kind: str) -> LayerSize:
         routed = experts
     mixer = sum(_per_token(mixer.parameters(), experts, routed) for mixer in mixers)
     network = _per_token((p for p in layer.parameters() if id(p) not in inside), experts, routed)
-    pairs, entries = (0, 0) if kind in STATE_LAYERS + ALONE or not mixers else _attention(mixers[0], text)
-    return LayerSize(mixer, pairs, network, entries)
-
-
-def _attention(attention: Any, text: Any) -> tuple[int, int]:
-    """(FLOPs per pair of tokens, numbers in the cache per token)."""
+    if kind in STATE_LAYERS + ALONE or not mixers:
+        return LayerSize(mixer, 0, network, 0)
+    attention: Any = mixers[0]
     heads = int(getattr(attention, "num_heads", None) or text.num_attention_heads)
     width = int(getattr(attention, "qk_head_dim", None) or attention.head_dim)
     values = int(getattr(attention, "v_head_dim", None) or width)
@@ -251,7 +246,7 @@ def _attention(attention: Any, text: Any) -> tuple[int, int]:
     else:
         keys = getattr(attention, "k_proj", None)
         entries = 2 * (keys.out_features if isinstance(keys, nn.Linear) else text.num_key_value_heads * width)
-    return 2 * heads * (width + values), entries
+    return LayerSize(mixer, 2 * heads * (width + values), network, entries)
 
 
 def _per_token(parameters: Iterable[nn.Parameter], experts: int, routed: int) -> int:
@@ -263,7 +258,3 @@ def _per_token(parameters: Iterable[nn.Parameter], experts: int, routed: int) ->
         elif parameter.dim() == 3 and experts and parameter.shape[0] == experts:
             total += 2 * parameter.numel() // experts * routed
     return total
-
-
-def _number(text: Any, names: Iterable[str]) -> int:
-    return next((value for name in names if isinstance(value := getattr(text, name, None), int) and value > 0), 0)

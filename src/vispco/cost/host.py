@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ALL = int(np.iinfo(np.int64).max)
 AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
+BITS = 45  # of the number that `largest_number` finds
 MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
 
 
@@ -295,12 +296,17 @@ class HostPricing:
         return counts
 
 
-def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, bits: int = 45) -> Array:
-    """`largest_fitting` for numpy arrays [n]."""
+def largest_number(fits: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """The largest x in [low, high] with fits(x), to (high - low) / 2^BITS: low, high [n] -> [n]. `low` must fit.
+
+    fits: candidates [C, n] -> bool [C, n]; true up to some candidate and false behind it.
+    """
+    # A step on a small array has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
+    # same binary fractions (5 and 3 divide `BITS`), so that a sample's result does not depend on its batch.
     at_once = 5 if low.size <= 32 else 3 if low.size <= 256 else 1
     parts = 2**at_once
     share = np.arange(1, parts + 1, dtype=np.float64).reshape(-1, *[1] * low.ndim) / parts
-    for _ in range(bits // at_once):
+    for _ in range(BITS // at_once):
         candidates = low + (high - low) * share
         fitting = _leading(fits(candidates))[None]
         edges = np.concatenate([low[None], candidates, high[None]])
@@ -309,7 +315,7 @@ def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, b
 
 
 def largest_count(fits: Callable[[Array], Array], most: Array, *, parts: int = 16) -> Array:
-    """`largest_whole` for numpy arrays [n]."""
+    """The largest integer in [0, most] with fits(x), which must hold for 0: most [n] -> [n]."""
     low, high = np.zeros_like(most), most
     share = np.arange(1, parts + 1).reshape(-1, *[1] * most.ndim)
     while (low < high).any():

@@ -16,23 +16,18 @@ from vispco.cost.host import HostPricing, as_array, largest_number
 from vispco.cost.workload import Array, Workload
 from vispco.kernels import Kernel
 
-Fits = Callable[[Tensor], Tensor]
-"""Candidates [C, B] -> bool [C, B]; true up to some candidate and false behind it."""
 PARAMETER_LIMIT = 40.0  # a sigmoid of +-40 is 1, and 4e-18, in float64: the ends of every kernel's range
 PROBES = np.array([-PARAMETER_LIMIT, PARAMETER_LIMIT, -1.3, 0.4, 2.1])  # where a kernel is asked whether it is a line
 STRAIGHT = 1e-13
 
 
-def largest_fitting(fits: Fits, low: Tensor, high: Tensor, *, bits: int = 45) -> Tensor:
-    """The largest x in [low, high] with fits(x), to (high - low) / 2^bits: low, high [B] -> [B]. `low` must fit."""
-    # A step on a small tensor has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
-    # same binary fractions (5 and 3 divide `bits`), so that a sample's result does not depend on its batch.
-    device = low.device
+def largest_fitting(fits: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """`largest_number` for tensors on any device: low, high [B] -> [B]."""
 
     def test(candidates: Array) -> Array:
-        return as_array(fits(torch.from_numpy(candidates).to(device)))
+        return as_array(fits(torch.from_numpy(candidates).to(low.device)))
 
-    return torch.from_numpy(np.asarray(largest_number(test, as_array(low), as_array(high), bits=bits))).to(device)
+    return torch.from_numpy(np.asarray(largest_number(test, as_array(low), as_array(high)))).to(low.device)
 
 
 def solve_kernel(

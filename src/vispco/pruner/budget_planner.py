@@ -52,19 +52,10 @@ class SampleBudgets:
         text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
         size = Workload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
         full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
-        spent = layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
+        spent = tower_spent(layout)
         share = (self.budget.amount * (tower + full) - spent) / full
-        raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
-        return np.where(share >= 1.0, 1.0, raised)
-
-    def _floor(self, share: Array, prices: tuple[Array, Array, Array], size: Workload) -> Array:
-        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget.
-
-        prices: of the unpruned tower, of the tower as it ran, and of the unpruned language model.
-        """
-        tower, spent, full = prices
-        floor = self.cost.lowest_fraction(size).numpy()
-        under = (share < np.minimum(floor, 1.0)) & (size.num_visual.numpy() > 0)
+        floor = self.cost.lowest_fraction(size).numpy()  # what the text alone takes
+        under = (share < np.minimum(floor, 1.0)) & (visual.numpy() > 0)
         if under.any():
             lowest = float(np.where(under, (spent + floor * full) / (tower + full), 0.0).max())
             warnings.warn(
@@ -74,8 +65,14 @@ class SampleBudgets:
                 BudgetWarning,
                 stacklevel=2,
             )
-        found: Array = np.minimum(floor, 1.0)
-        return found
+        raised = np.maximum(share - ROUNDING, np.minimum(floor, 1.0))
+        return np.where(share >= 1.0, 1.0, raised)
+
+
+def tower_spent(layout: TokenLayout) -> Array:
+    """FLOPs of each sample's tower as it ran: int64 [B] on the host."""
+    found: Array = layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
+    return found
 
 
 class RowMemory:

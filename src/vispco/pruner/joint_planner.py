@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.cost import Budget, BudgetLike, Cost, Exact, KvBytes, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, Cost, Exact, MovableCurves, Workload
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
@@ -22,7 +23,7 @@ from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import BatchRegression
 from vispco.pruner.mean_budget import KlCurves, MeanController, MultiplierBracket, MultiplierLadder, solve_multiplier
-from vispco.pruner.measured_planner import STEPS, Priced, TimeLimits, covering_size, share_rows
+from vispco.pruner.measured_planner import STEPS, MeasuredPlanner
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
@@ -237,54 +238,26 @@ class JointPlanner:
         return sorted(numbers[min(lost, key=lambda kind: lost[kind])])
 
 
-class JointMeasuredPlanner:
+class JointMeasuredPlanner(MeasuredPlanner):
     """Every sample gets the configuration for the share of the FLOPs that its budget comes to, solved for the budget itself.
 
-    Bytes hold for every sample, which has a configuration of its own. Time holds for the batch: a layer takes what its longest
-    row takes, and a drop wherever any sample drops. So all follow the configuration of the longest one, and keep as many
-    tokens as fit into its rows beside their text.
+    Where time holds for the batch, a drop takes time wherever any sample drops: so all follow the configuration of the longest.
     """
 
     def __init__(self, predictor: JointPredictor, budget: Budget) -> None:
-        self.predictor, self.budget = predictor, budget
-        self._planners: dict[int, JointPlanner] = {}
-        self._first = self._planner(STEPS // 2)
-        self.chain, self.cost = self._first.chain, self._first.cost
-        self.priced = Priced(self._first.kernel, self.cost.dimensions)
-        self._limits = TimeLimits(budget, self.priced)
-        self._plans = PlanMemory()
+        dimensions = predictor.make_cost().dimensions
+        super().__init__(budget, partial(JointPlanner, predictor), predictor.kernel, dimensions)
+        self._first: JointPlanner = self._at(STEPS // 2)
+        self.chain = self._first.chain
 
-    @torch.no_grad()
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        plan = self._by_bytes if self.budget.kind == "bytes" else self._by_time
-        return plan(layout, embeddings)
+    def _choose(self, step: int, layout: TokenLayout, embeddings: Tensor) -> Array:
+        """The configuration of each sample: int64 [B]."""
+        planner: JointPlanner = self._at(step)
+        return planner.choose_batch(layout, embeddings).anchor
 
-    def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = layout.prompt_sizes
-        cost, workload = KvBytes(self.cost.dimensions), self.priced.workload(sizes)
-        budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
-        planner = self._planner(self.priced.step(budget, workload, cost))
-        choice = planner.choose_batch(layout, embeddings)
-        return self._first.as_plan(planner.solve(sizes, choice.anchor, budget, cost, self.budget), choice.anchor, sizes)
+    def _solve(self, step: int, chosen: Array, sizes: Array, share: Array, cost: Cost) -> Array:
+        planner: JointPlanner = self._at(step)
+        return planner.solve(sizes, chosen, share, cost, self.budget)
 
-    def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        sizes = tuple(map(tuple, layout.prompt_sizes.tolist()))
-        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place][:2]))
-        rows = layout.prompt_sizes
-        size = covering_size(rows)
-        limit = self._limits.of(size, len(sizes), embeddings)
-        planner = self._planner(limit.step)
-        choice = planner.choose_batch(layout, embeddings)
-
-        def make() -> TokenPlan:
-            anchor = choice.anchor[longest : longest + 1]
-            kept = planner.solve(np.array([size]), anchor, limit.share, limit.cost, self.budget)[0]
-            return self._first.as_plan(share_rows(kept, rows), np.repeat(anchor, len(rows)), rows)
-
-        return self._plans.recall((limit, sizes, int(choice.anchor[longest])), make)
-
-    def _planner(self, step: int) -> JointPlanner:
-        """The planner for a share of the FLOPs, in steps."""
-        if step not in self._planners:
-            self._planners[step] = JointPlanner(self.predictor, min(1.0, step / STEPS))
-        return self._planners[step]
+    def _as_plan(self, counts: Array, chosen: Array, sizes: Array) -> TokenPlan:
+        return self._first.as_plan(counts, chosen, sizes)

@@ -89,11 +89,6 @@ class PictureSetting:
         return cls(float(data.get("pixels", 1.0)), own)
 
 
-def tower_spent(layout: TokenLayout) -> Any:
-    """FLOPs of each sample's tower as it ran: int64 [B] on the host."""
-    return layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
-
-
 def shrink_processor(processor: Any, share: float) -> Any:
     """A processor of the same kind whose pictures enter with a share of their pixels; the given one stays as it is.
 

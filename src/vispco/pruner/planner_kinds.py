@@ -29,7 +29,7 @@ from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, Shape, d
 from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.mean_budget import MeanController
-from vispco.pruner.measured_planner import MeasuredPlanner, Priced
+from vispco.pruner.measured_planner import MeasuredPlanner
 from vispco.pruner.picture_setting import PictureSetting
 from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
@@ -127,7 +127,7 @@ def _shape_planner(
     """make_shape: for a fraction of the FLOPs, which one of time or bytes comes to. tower: see `Schedule.tower`."""
     if _hard(budget).kind in ("flops", "prefill"):
         return BudgetPlanner(make_shape(budget), kernel, budget, cost, chain=chain, tower=tower)
-    return MeasuredPlanner(budget, make_shape, Priced(kernel, cost.dimensions, chain))
+    return MeasuredPlanner(budget, make_shape, kernel, cost.dimensions, chain)
 
 
 @PLANNERS.register(name="joint")

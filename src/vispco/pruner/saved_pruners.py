@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
@@ -54,8 +55,13 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
             f"Run `vispco search MODEL --out {given}` first, or give another folder."
         )
     kind = _model_type(folder / disk.CONFIG)
-    if kind in (PredictorConfig.model_type, JointPredictorConfig.model_type):
-        return _of_predictor(folder, kind)
+    if kind == JointPredictorConfig.model_type:
+        joint = JointPredictorConfig.from_pretrained(folder)
+        return PrunerSpec(Chain.of(joint.chains[0]), {"kind": "joint", "folder": "."}, cost=joint.cost)
+    if kind == PredictorConfig.model_type:
+        single = PredictorConfig.from_pretrained(folder)
+        alone = {"kind": "predictor", "folder": "."}
+        return PrunerSpec(Chain.of(single.scorer), alone, cost=single.make_cost().to_dict())
     if kind is not None:
         raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
     # The spec of a search's result, from the files of its folder.
@@ -69,9 +75,14 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
             f"{folder / disk.CONFIG} has no {error}, so what the search found cannot be used. Run the search again."
         ) from error
     shapes = [each.to_dict() for each in disk.read_shapes(folder)]
-    parts = config.get("parts")
+    found: dict[str, Any] = {"kind": "shapes"}
+    if config.get("parts") is not None:
+        found = {"kind": "parts", "parts": config["parts"]}
+    elif (folder / PREDICTOR).is_dir():
+        inside = _model_type(folder / PREDICTOR / disk.CONFIG)
+        found = {"kind": "joint" if inside == JointPredictorConfig.model_type else "predictor", "folder": PREDICTOR}
     planner = {
-        **(_kind(folder) if parts is None else {"kind": "parts", "parts": parts}),
+        **found,
         "kernel": kernel,
         "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
         "typical": config.get("typical"),
@@ -84,24 +95,6 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
         fingerprint=config.get("fingerprint"),
         versions=dict(config.get("versions") or {}),
     )
-
-
-def _kind(folder: Path) -> dict[str, str]:
-    """The kind of planner in a search's folder: its predictor, of whichever class, or the shapes of its budgets."""
-    if not (folder / PREDICTOR).is_dir():
-        return {"kind": "shapes"}
-    joint = _model_type(folder / PREDICTOR / disk.CONFIG) == JointPredictorConfig.model_type
-    return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
-
-
-def _of_predictor(folder: Path, model_type: str) -> PrunerSpec:
-    if model_type == JointPredictorConfig.model_type:
-        joint = JointPredictorConfig.from_pretrained(folder)
-        planner, chain, cost = {"kind": "joint", "folder": "."}, joint.chains[0], joint.cost
-    else:
-        single = PredictorConfig.from_pretrained(folder)
-        planner, chain, cost = {"kind": "predictor", "folder": "."}, single.scorer, single.make_cost().to_dict()
-    return PrunerSpec(Chain.of(chain), planner, cost=cost)
 
 
 def _model_type(config: Path) -> str | None:

@@ -12,11 +12,11 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, TokenLayout
 from vispco.cost import Budget, BudgetLike, Cost, Exact, Workload
 from vispco.engine.plan import TokenPlan
-from vispco.pruner.budget_planner import SampleBudgets
+from vispco.pruner.budget_planner import SampleBudgets, tower_spent
 from vispco.pruner.joint_planner import JointChoice, JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.mean_budget import COARSE, KlCurves, MeanController
-from vispco.pruner.picture_setting import PictureSetting, tower_spent
+from vispco.pruner.picture_setting import PictureSetting
 
 _LEAST_SHARE = 1e-6
 Shares: TypeAlias = Sequence[tuple[float, float]]

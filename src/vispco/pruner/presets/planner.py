@@ -66,9 +66,9 @@ class PresetPlanner:
         """One length of rows for each layer, as `MeasuredPlanner` has it: time holds for the batch."""
         rows = layout.prompt_sizes
         cost, size = self._measured.at(len(rows), embeddings), covering_size(rows)
-        key = (*size, len(rows), embeddings.device, embeddings.dtype)
+        key = (size.tobytes(), len(rows), embeddings.device, embeddings.dtype)
         if key not in self._known:
-            load = self._workload(size)
+            load = self._workload(size[0].tolist())
             share = float(time_share(budget, load, cost)[0])
             self._known[key] = self.preset.counts_at_budget(share, cost, load, self.setting, asked=budget)[0]
         return TokenPlan(torch.from_numpy(share_rows(self._known[key].numpy(), rows)))
