@@ -14,16 +14,16 @@ Kind: TypeAlias = Literal["flops", "prefill", "time", "ms", "bytes"]
 """A fraction of the unpruned language model's FLOPs, or of the whole prefill's with the vision tower, a fraction of its prefill's time, milliseconds, or KV bytes."""
 BudgetLike: TypeAlias = "float | str | Budget"
 
-HOW_TO_WRITE = (
+_HOW_TO_WRITE = (
     "Give a fraction of the unpruned FLOPs (0.5 or 50%), of the whole prefill's with its vision tower (0.4p), a fraction of the unpruned prefill's time (0.6t), milliseconds "
     "(40ms), KV bytes (120MB), or a mean with a cap (mean:0.2,max:0.5)."
 )
-BYTES = {
+_BYTES = {
     "b": 1,
     **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)},
     **{f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)},
 }
-UNITS: dict[str, tuple[Kind, float]] = {
+_UNITS: dict[str, tuple[Kind, float]] = {
     "": ("flops", 1.0),
     "%": ("flops", 0.01),
     "p": ("prefill", 1.0),
@@ -32,7 +32,7 @@ UNITS: dict[str, tuple[Kind, float]] = {
     "%t": ("time", 0.01),
     "ms": ("ms", 1.0),
     "s": ("ms", 1000.0),
-    **{name: ("bytes", float(size)) for name, size in BYTES.items()},
+    **{name: ("bytes", float(size)) for name, size in _BYTES.items()},
 }
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
 _MEAN = re.compile(r"\s*mean:(?P<mean>[^,]+?)\s*(?:,\s*max:(?P<cap>[^,]+?)\s*)?")
@@ -58,7 +58,7 @@ class Budget:
             if not math.isfinite(number) or number <= 0 or (self.is_relative and number > 1):
                 allowed = "above 0, up to 1" if self.is_relative else "above 0"
                 raise InvalidInputError(
-                    f"The budget {self._written(number)} was given. It must be {allowed}. {HOW_TO_WRITE}"
+                    f"The budget {self._written(number)} was given. It must be {allowed}. {_HOW_TO_WRITE}"
                 )
         if self.cap is not None and self.cap < self.amount:
             raise InvalidInputError(
@@ -73,14 +73,14 @@ class Budget:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return cls("flops", float(value) if abs(value) < 1e300 else math.inf)
         if not isinstance(value, str):
-            raise InvalidInputError(f"{value!r} was given for a budget. {HOW_TO_WRITE}")
+            raise InvalidInputError(f"{value!r} was given for a budget. {_HOW_TO_WRITE}")
         mean = _MEAN.fullmatch(value)
         if mean is None:
             return cls(*_parse(value, value))
         kind, amount = _parse(mean["mean"], value)
         cap_kind, cap = (kind, 1.0) if mean["cap"] is None else _parse(mean["cap"], value)
         if cap_kind != kind or (mean["cap"] is None and kind not in ("flops", "prefill", "time")):
-            raise InvalidInputError(f"The budget {value!r} needs a mean and a cap in the same unit. {HOW_TO_WRITE}")
+            raise InvalidInputError(f"The budget {value!r} needs a mean and a cap in the same unit. {_HOW_TO_WRITE}")
         return cls(kind, amount, cap)
 
     @property
@@ -123,8 +123,8 @@ class Budget:
         shown = []
         for number in (self.amount,) if self.cap is None else (self.amount, self.cap):
             if self.kind == "bytes":
-                unit = next((u for u in ("GB", "MB", "kB") if number >= BYTES[u.lower()]), "B")
-                shown.append(f"{number / BYTES[unit.lower()]:.4g} {unit}")
+                unit = next((u for u in ("GB", "MB", "kB") if number >= _BYTES[u.lower()]), "B")
+                shown.append(f"{number / _BYTES[unit.lower()]:.4g} {unit}")
             elif self.kind == "ms":
                 shown.append(f"{number:.4g} ms")
             else:
@@ -154,13 +154,13 @@ def parse_budgets(text: str | Iterable[BudgetLike]) -> list[Budget]:
     else:
         parts = list(text)
     if not parts:
-        raise InvalidInputError(f"No budget was given in {text!r}. {HOW_TO_WRITE} Several are separated by commas.")
+        raise InvalidInputError(f"No budget was given in {text!r}. {_HOW_TO_WRITE} Several are separated by commas.")
     return [Budget.of(part) for part in parts]
 
 
 def _parse(text: str, whole: str) -> tuple[Kind, float]:
     found = _AMOUNT.fullmatch(text)
-    unit = None if found is None else UNITS.get(found[2].lower())
+    unit = None if found is None else _UNITS.get(found[2].lower())
     if found is None or unit is None:
-        raise InvalidInputError(f"The budget {whole!r} cannot be read. {HOW_TO_WRITE}")
+        raise InvalidInputError(f"The budget {whole!r} cannot be read. {_HOW_TO_WRITE}")
     return unit[0], float(found[1]) * unit[1]

@@ -27,17 +27,17 @@ GATED = frozenset(
 )
 # ... and those where it has two.
 PLAIN = frozenset(("opt", "phi", "gpt_neox", "starcoder2"))
-DENSE_ATTENTION = ("full_attention", "sliding_attention")
+_DENSE_ATTENTION = ("full_attention", "sliding_attention")
 
 
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")
-MIXERS = ("self_attn", "attention", "attn", "linear_attn", "conv", "mixer")
-STATE_LAYERS = ("linear_attention", "conv", "mamba", "recurrent")
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")
+_MIXERS = ("self_attn", "attention", "attn", "linear_attn", "conv", "mixer")
+_STATE_LAYERS = ("linear_attention", "conv", "mamba", "recurrent")
 ALONE = ("moe", "mlp")
-DENSE_EXPERTS = ("llama4_text",)
+_DENSE_EXPERTS = ("llama4_text",)
 """Models whose code runs every expert on every token and then weighs the results."""
-NOT_COUNTED = "The recurrence and convolution of layers without attention are not counted; their projections are."
+_NOT_COUNTED = "The recurrence and convolution of layers without attention are not counted; their projections are."
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Dimensions:
         kind = str(getattr(text, "model_type", type(text).__name__))
         layers = None
         if gated is None:
-            plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in EXPERTS)
-            layers = None if plain else _layer_sizes(type(text), text.to_json_string(use_diff=False))
+            plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in _EXPERTS)
+            layers = None if plain else _layer_sizes(text.__class__, text.to_json_string(use_diff=False))
             gated = kind not in PLAIN
         hidden, heads = _size(text, "hidden_size"), _size(text, "num_attention_heads")
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
@@ -141,7 +141,7 @@ class Dimensions:
     def not_counted(self) -> str:
         """A sentence on what the FLOPs of these layers leave out; empty if nothing."""
         states = any(size.mixer and not size.pairs for size in self.layers or ())
-        return NOT_COUNTED if states else ""
+        return _NOT_COUNTED if states else ""
 
     def to_dict(self) -> dict[str, Any]:
         data = asdict(self)
@@ -193,7 +193,7 @@ def _windows(text: Any) -> tuple[int | None, ...]:
     window = getattr(text, "sliding_window", None)
     types = getattr(text, "layer_types", None)
     if types is None:
-        types = [DENSE_ATTENTION[window is not None]] * _size(text, "num_hidden_layers")
+        types = [_DENSE_ATTENTION[window is not None]] * _size(text, "num_hidden_layers")
     chunk = getattr(text, "attention_chunk_size", None)
     return tuple({"sliding_attention": window, "chunked_attention": chunk}.get(layer) for layer in types)
 
@@ -226,14 +226,14 @@ def _layer_sizes(kind: Any, written: str) -> tuple[LayerSize, ...]:
 
 
 def _layer_size(layer: nn.Module, text: Any, kind: str) -> LayerSize:
-    mixers = [m for name in MIXERS if isinstance(m := getattr(layer, name, None), nn.Module)]
+    mixers = [m for name in _MIXERS if isinstance(m := getattr(layer, name, None), nn.Module)]
     inside = {id(p) for mixer in mixers for p in mixer.parameters()}
-    experts, routed = _number(text, EXPERTS), _number(text, ROUTED)
-    if text.model_type in DENSE_EXPERTS:
+    experts, routed = _number(text, _EXPERTS), _number(text, _ROUTED)
+    if text.model_type in _DENSE_EXPERTS:
         routed = experts
     mixer = sum(_per_token(mixer.parameters(), experts, routed) for mixer in mixers)
     network = _per_token((p for p in layer.parameters() if id(p) not in inside), experts, routed)
-    if kind in STATE_LAYERS + ALONE or not mixers:
+    if kind in _STATE_LAYERS + ALONE or not mixers:
         return LayerSize(mixer, 0, network, 0)
     attention: Any = mixers[0]
     heads = int(getattr(attention, "num_heads", None) or text.num_attention_heads)

@@ -17,7 +17,7 @@ from vispco.cost.cost import Cost
 from vispco.cost.host import ALL, HostPricing
 from vispco.cost.workload import Array, Workload
 
-LEAST_SAVING = 0.01
+_LEAST_SAVING = 0.01
 """Of the unpruned FLOPs. A drop is some fifty operations, about a layer's; where it saves less than this, it costs time."""
 Numbers = TypeVar("Numbers", Array, Tensor)
 
@@ -60,7 +60,7 @@ class PolynomialCost(FormulaCost):
     Embedding and output head are the same for every schedule and are left out, as in the paper.
     """
 
-    least_saving: ClassVar[float] = LEAST_SAVING
+    least_saving: ClassVar[float] = _LEAST_SAVING
 
     @property
     @abstractmethod

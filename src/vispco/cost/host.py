@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vispco.cost.workload import NONE, Array, Workload
+from vispco.cost.workload import Array, Workload
 
 if TYPE_CHECKING:
     from vispco.cost.cost import Cost
 
 ALL = int(np.iinfo(np.int64).max)
-AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
-BITS = 45  # of the number that `largest_number` finds
-MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
+_AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
+_BITS = 45  # of the number that `largest_number` finds
+_MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,24 +54,16 @@ class HostPricing:
     are read; [n, L].
     """
 
-    def __init__(self, cost: Cost, workload: Workload, same: HostPricing | None = None) -> None:
-        """same: the pricing of the same samples, whose arrays are used again."""
+    def __init__(self, cost: Cost, workload: Workload) -> None:
         self.cost, self.workload, self.first = cost, workload, workload.earliest_layer
         self.paid: Array | None = None
         self.choices: ChoicePrice | None = None
-        self.text: Array = workload.num_text.numpy() if same is None else same.text
-        self.visual: Array = workload.num_visual.numpy() if same is None else same.visual
-        if same is None:
-            shape, asked = self.visual.shape, workload.num_instruction
-            read, planning = (
-                np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), shape)
-                for given in (workload.num_read, workload.planning_flops)
-            )
-            self.read: Array = np.minimum(read, self.visual)
-            self.planning: Array = planning
-            self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
-        else:
-            self.read, self.planning, self.asked = same.read, same.planning, same.asked
+        self.text: Array = workload.num_text.numpy()
+        self.visual: Array = workload.num_visual.numpy()
+        shape, asked = self.visual.shape, workload.num_instruction
+        self.read: Array = np.minimum(np.broadcast_to(workload.num_read.numpy(), shape), self.visual)
+        self.planning: Array = np.broadcast_to(workload.planning_flops.numpy(), shape)
+        self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
         scored = workload.scoring is not None or bool(self.planning.any())
         self.charges = bool(cost.drop_price) or (scored and bool(cost.flop_price))
         self.networks = workload.networks(cost.num_layers)
@@ -154,7 +146,7 @@ class HostPricing:
         limit = budget * self.full
         whole = self.pinned(curve)
         spent = self.relaxed(whole)
-        met = np.abs(spent - limit) <= MET * np.maximum(limit, 1.0)
+        met = np.abs(spent - limit) <= _MET * np.maximum(limit, 1.0)
         if met.all():
             return whole
 
@@ -263,7 +255,7 @@ class HostPricing:
         steps = np.sort(up.transpose(1, 0, 2).reshape(len(exact), -1), axis=1).T  # [2 L, n]
         layers = exact.shape[1]
         found = np.empty(exact.shape, dtype=np.int64)
-        chunk = max(1, AT_ONCE // (2 * layers * layers))
+        chunk = max(1, _AT_ONCE // (2 * layers * layers))
         for start in range(0, len(exact), chunk):
             rows = slice(start, start + chunk)
             part = self._rows(rows) if chunk < len(exact) else self
@@ -297,16 +289,16 @@ class HostPricing:
 
 
 def largest_number(fits: Callable[[Array], Array], low: Array, high: Array) -> Array:
-    """The largest x in [low, high] with fits(x), to (high - low) / 2^BITS: low, high [n] -> [n]. `low` must fit.
+    """The largest x in [low, high] with fits(x), to (high - low) / 2^_BITS: low, high [n] -> [n]. `low` must fit.
 
     fits: candidates [C, n] -> bool [C, n]; true up to some candidate and false behind it.
     """
     # A step on a small array has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
-    # same binary fractions (5 and 3 divide `BITS`), so that a sample's result does not depend on its batch.
+    # same binary fractions (5 and 3 divide `_BITS`), so that a sample's result does not depend on its batch.
     at_once = 5 if low.size <= 32 else 3 if low.size <= 256 else 1
     parts = 2**at_once
     share = np.arange(1, parts + 1, dtype=np.float64).reshape(-1, *[1] * low.ndim) / parts
-    for _ in range(BITS // at_once):
+    for _ in range(_BITS // at_once):
         candidates = low + (high - low) * share
         fitting = _leading(fits(candidates))[None]
         edges = np.concatenate([low[None], candidates, high[None]])

@@ -25,17 +25,17 @@ from vispco.cost.formulas import Exact
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array, Workload
 
-NEAR = 0.02  # the share of the tokens that a stair may be below
-STEEP = 2.0  # the multiple of their share of time that these tokens must take
+_NEAR = 0.02  # the share of the tokens that a stair may be below
+_STEEP = 2.0  # the multiple of their share of time that these tokens must take
 MARGIN = 0.03  # of a budget of time that is not planned with, at least: what a profile may be wrong by
-BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
+_BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
 FORMAT = "vispco-profile"
-AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."
-TWICE = 2.0  # sizes whose times are compared differ by this factor at least: closer ones differ by kernels and noise
-FALL = 3.0  # factor by which twice the work may seem faster, on a busy machine
-RISE = 4.0  # factor over n^2 that n times the work may take: attention is quadratic, stairs and noise are the rest
-BATCH_SLACK = 3.0  # times both between batches, each of which has a fit of its own
-MOST_SPREAD = 0.75  # by which half of the single prefills may differ from what is fitted to them
+_AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."
+_TWICE = 2.0  # sizes whose times are compared differ by this factor at least: closer ones differ by kernels and noise
+_FALL = 3.0  # factor by which twice the work may seem faster, on a busy machine
+_RISE = 4.0  # factor over n^2 that n times the work may take: attention is quadratic, stairs and noise are the rest
+_BATCH_SLACK = 3.0  # times both between batches, each of which has a fit of its own
+_MOST_SPREAD = 0.75  # by which half of the single prefills may differ from what is fitted to them
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class Measured(Cost):
         """A measured size just below, where the few tokens above it take much more than their share of a layer's time."""
         sizes, here = np.array(self.tokens), self._layer(tokens)
         removed = (tokens[..., None] - sizes) / np.maximum(tokens[..., None], 1)  # [..., sizes]
-        near = (removed > 0) & (removed <= NEAR) & (here[..., None] > 0)
+        near = (removed > 0) & (removed <= _NEAR) & (here[..., None] > 0)
         steep = (here[..., None] - self._layer(sizes)) / np.where(near, removed * here[..., None], 1.0)
         best = np.where(near, steep, 0.0).argmax(axis=-1)
-        found: Array = np.where(np.where(near, steep, 0.0).max(axis=-1) >= STEEP, sizes[best], tokens)
+        found: Array = np.where(np.where(near, steep, 0.0).max(axis=-1) >= _STEEP, sizes[best], tokens)
         return found
 
     def _time(self, N: Array) -> Array:
@@ -112,9 +112,9 @@ class Measured(Cost):
         """Milliseconds of one layer by its number of tokens: [...] -> [...]."""
         x, y = np.array(self.tokens, dtype=np.float64), np.array(self.layer_ms, dtype=np.float64)
         slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
-        ends = np.array([0.0]), np.array([BEYOND * x[-1]])
+        ends = np.array([0.0]), np.array([_BEYOND * x[-1]])
         first = max(0.0, y[0] - (y[1] - y[0]) / (x[1] - x[0]) * x[0])
-        times = np.concatenate([[min(first, y[0])], y, y[-1:] + slope * (BEYOND - 1) * x[-1]])
+        times = np.concatenate([[min(first, y[0])], y, y[-1:] + slope * (_BEYOND - 1) * x[-1]])
         found: Array = np.interp(N, np.concatenate([ends[0], x, ends[1]]), times)
         return found
 
@@ -182,12 +182,12 @@ class TimeProfile:
         found += [
             f"half of the prefills in a batch of {batch} differ by more than {spread:.0%} from what is fitted to them"
             for batch, spread in zip(self.batches, (self.facts or {}).get("spread") or (), strict=False)
-            if not spread <= MOST_SPREAD
+            if not spread <= _MOST_SPREAD
         ]
         for batch, row in zip(self.batches, table, strict=True):
             found += _scaling_faults(self.tokens, row.tolist(), f"tokens in a batch of {batch}")
         for size, column in zip(self.tokens, table.T, strict=True):
-            found += _scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=BATCH_SLACK)
+            found += _scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=_BATCH_SLACK)
         return found
 
     def check(self, source: str) -> None:
@@ -195,7 +195,7 @@ class TimeProfile:
         faults = self.faults()
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-            raise ProfileError(f"{source} cannot be true: {faults[0]}{more}. {AGAIN}")
+            raise ProfileError(f"{source} cannot be true: {faults[0]}{more}. {_AGAIN}")
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write it, by default where `load` looks for it. One that cannot be true is refused."""
@@ -224,8 +224,20 @@ class TimeProfile:
         if data.get("format") != FORMAT:
             raise InvalidInputError(f"{path} is not a profile. Run `vispco profile MODEL` again.")
         try:
-            with parsing("a profile", AGAIN):
-                found = cls._from_dict(data)
+            with parsing("a profile", _AGAIN):
+                found = cls(
+                    dimensions=Dimensions.from_dict(data["dimensions"]),
+                    device=data["device"],
+                    dtype=data["dtype"],
+                    batches=tuple(map(int, data["batches"])),
+                    tokens=tuple(map(int, data["tokens"])),
+                    layer_ms=tuple(tuple(map(float, row)) for row in data["layer_ms"]),
+                    fixed_ms=tuple(map(float, data["fixed_ms"])),
+                    drop_ms=tuple(map(float, data["drop_ms"])),
+                    margin=tuple(map(float, data.get("margin", ()))),
+                    tower_ms=tuple(map(float, data.get("tower_ms", ()))),
+                    facts=dict(data.get("facts") or {}),
+                )
                 found.check(f"The profile {path}")
         except ProfileError:
             raise
@@ -233,28 +245,12 @@ class TimeProfile:
             raise InvalidInputError(f"{path}: {error}") from error
         return found
 
-    @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            dimensions=Dimensions.from_dict(data["dimensions"]),
-            device=data["device"],
-            dtype=data["dtype"],
-            batches=tuple(map(int, data["batches"])),
-            tokens=tuple(map(int, data["tokens"])),
-            layer_ms=tuple(tuple(map(float, row)) for row in data["layer_ms"]),
-            fixed_ms=tuple(map(float, data["fixed_ms"])),
-            drop_ms=tuple(map(float, data["drop_ms"])),
-            margin=tuple(map(float, data.get("margin", ()))),
-            tower_ms=tuple(map(float, data.get("tower_ms", ()))),
-            facts=dict(data.get("facts") or {}),
-        )
-
 
 def _scaling_faults(work: Sequence[int], times: Sequence[float], what: str, slack: float = 1.0) -> list[str]:
     """Sizes whose times fall or rise as no machine's do, as a part of a sentence: the worst pair, if any."""
-    pairs = [(i, j) for j in range(len(work)) for i in range(j) if work[j] >= TWICE * work[i]]
+    pairs = [(i, j) for j in range(len(work)) for i in range(j) if work[j] >= _TWICE * work[i]]
     excess = [
-        max(times[i] / times[j] / FALL, times[j] / times[i] / (RISE * (work[j] / work[i]) ** 2)) for i, j in pairs
+        max(times[i] / times[j] / _FALL, times[j] / times[i] / (_RISE * (work[j] / work[i]) ** 2)) for i, j in pairs
     ]
     if not excess or max(excess) <= slack:
         return []

@@ -158,12 +158,12 @@ class Workload:
         return replace(self, earliest_layer=earliest_layer)
 
 
-NONE = torch.zeros((), dtype=torch.int64)
+_ZERO = torch.zeros((), dtype=torch.int64)
 
 
 def _whole(number: int | Sequence[int] | Tensor, name: str) -> Tensor:
-    if number is NONE or (type(number) is int and number == 0):
-        return NONE
+    if number is _ZERO or (type(number) is int and number == 0):
+        return _ZERO
     found = torch.as_tensor(number)
     if found.is_floating_point():
         raise InvalidInputError(f"{name}={number} was given. Numbers of tokens are integers.")

@@ -22,7 +22,7 @@ from vispco.scorers.cost import workload_under
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""
 _MAX_CACHED_ROWS = 1 << 16
-ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a whole prefill over its budget
+_ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a whole prefill over its budget
 
 
 def deployed_gamma(kernel: Kernel) -> float | None:
@@ -65,7 +65,7 @@ class SampleBudgets:
                 BudgetWarning,
                 stacklevel=2,
             )
-        raised = np.maximum(share - ROUNDING, np.minimum(floor, 1.0))
+        raised = np.maximum(share - _ROUNDING, np.minimum(floor, 1.0))
         return np.where(share >= 1.0, 1.0, raised)
 
 

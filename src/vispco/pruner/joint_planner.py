@@ -202,11 +202,10 @@ class JointPlanner:
 
         def make(places: list[int]) -> Array:
             load = self._workload(0, sizes[places])
-            first = HostPricing(self.cost, load)
             text_alone = Workload(load.num_text, load.num_visual, "entry", 0, num_shown=load.full(1)[..., 0])
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
             loads = {chain: self._workload(plain.index(chain), load) for chain in dict.fromkeys(plain)}
-            lowest = {chain: HostPricing(self.cost, own, first).lowest for chain, own in loads.items()}
+            lowest = {chain: HostPricing(self.cost, own).lowest for chain, own in loads.items()}
             return np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
 
         return self._floors.rows(list(map(tuple, sizes.tolist())), make)

@@ -31,12 +31,12 @@ _MIN_KL = 1e-6  # of an estimate: its logarithm is interpolated
 _BISECTION_STEPS = 60  # of the multiplier's range
 _MAX_CORRECTIONS = 8  # of the multiplier, by what whole tokens leave unspent
 _TOLERANCE = 5e-4  # of the mean that is spent, below the one that was asked for
-GAIN = 0.15  # of the debt, asked back from each input
+_GAIN = 0.15  # of the debt, asked back from each input
 MOST_DEBT = 8.0  # means
 WINDOW = 256  # inputs that a running mean is over
 STEPS = 20  # of the ladder above and below the fixed multiplier, each a factor of the square root of 2
 COARSE = 0.0025  # budgets are rounded down to multiples of it, so that plans come again
-APART = 1e-3  # means of two multipliers that are nearer are one
+_APART = 1e-3  # means of two multipliers that are nearer are one
 
 
 class MultiplierBracket(NamedTuple):
@@ -147,10 +147,10 @@ class MultiplierLadder:
         means[STEPS] = mean
         kept = [STEPS]
         for step in range(STEPS - 1, -1, -1):
-            kept = [step, *kept] if means[step] < means[kept[0]] - APART else kept
+            kept = [step, *kept] if means[step] < means[kept[0]] - _APART else kept
         place = len(kept) - 1
         for step in range(STEPS + 1, len(multipliers)):
-            kept = [*kept, step] if means[step] > means[kept[-1]] + APART else kept
+            kept = [*kept, step] if means[step] > means[kept[-1]] + _APART else kept
         return cls(multipliers[kept], means[kept], base, place)
 
     def spend(self, curves: KlCurves) -> Array:
@@ -184,7 +184,7 @@ class MeanController:
         given = []
         with self._lock:
             for row in spend.tolist():
-                asked = min(high, max(low, self.mean * (1.0 - GAIN * self.debt)))
+                asked = min(high, max(low, self.mean * (1.0 - _GAIN * self.debt)))
                 wanted = COARSE * math.floor(float(np.interp(asked, ladder.means, row)) / COARSE + 1e-6)
                 given.append(max(wanted, min(row)))
                 self._owe(given[-1] / self.mean - 1.0)

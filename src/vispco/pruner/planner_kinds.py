@@ -43,8 +43,8 @@ BuildPlanner: TypeAlias = Callable[[PrunerSpec, Any], Plan]
 """(spec, model) -> what runs at the spec's budget. The model is None where the user has not given it yet."""
 
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
-MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
-RESTORE = "Save the pruner again from its run."
+_MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
+_RESTORE = "Save the pruner again from its run."
 PREDICTOR = "predictor"  # the folder of a predictor, beside the config
 FORMS = (
     "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, tower:BLOCK=KEEP,... alone or before one of them "
@@ -53,8 +53,11 @@ FORMS = (
 TOWER = "tower:"
 # Where attention scorers drop. Of layers 1, 2, 4 and 5 of tiny-qwen's 10 with fastv (24 test items a task, one run), 4 was
 # the best at 30 % and 50 %, and second to 5 at 70 %. Not tried on other models.
-DEPTH = 0.4
-TYPICAL_GRID, TYPICAL_TEXT = (16, 16), 60  # cells of a picture, where pictures have sizes of their own, and text tokens
+_DEPTH = 0.4
+_TYPICAL_GRID, _TYPICAL_TEXT = (
+    (16, 16),
+    60,
+)  # cells of a picture, where pictures have sizes of their own, and text tokens
 
 
 @PLANNERS.register(name="schedule")
@@ -98,7 +101,7 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     A shape may have a "chain" and a "kernel" of its own; without them it has those of the spec.
     """
     budget = _budget(spec)
-    chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else MIDDLE)
+    chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else _MIDDLE)
 
     def static(fraction: Budget) -> Shape:
         near = _nearest_shape(spec, fraction.amount)
@@ -200,10 +203,10 @@ def _tower_steps(model: Any, chain: Chain, budget: Budget, cost: Cost) -> tuple[
             "of the whole prefill's FLOPs, or a chain of the language model."
         )
     shape = family_of(unwrap(model)).tower_shape(unwrap(model))
-    picture = ((1, *(shape.tile or TYPICAL_GRID)),)
+    picture = ((1, *(shape.tile or _TYPICAL_GRID)),)
     shape = replace(shape, projects_all=True) if chain.rebuilds else shape
     cells, places = picture[0][1] * picture[0][2], [block for block, _ in chain.tower]
-    prompt = Workload(TYPICAL_TEXT, cells, "entry", 0)
+    prompt = Workload(_TYPICAL_TEXT, cells, "entry", 0)
 
     def steps(keep: float) -> tuple[float, ...]:
         stages = {block: keep ** ((number + 1) / len(places)) for number, block in enumerate(places)}
@@ -225,7 +228,7 @@ def first_layers(chain: Chain, num_layers: int) -> list[int]:
 
     A scorer that can choose before the language model does so; one that reads attention is better asked later.
     """
-    usual = round(DEPTH * num_layers)
+    usual = round(_DEPTH * num_layers)
     found: list[int] = []
     for layer, scorer in chain.stages:
         implied = layer == 0 or layer > scorer.earliest_layer + len(found)
@@ -302,10 +305,10 @@ def load_predictor(spec: PrunerSpec) -> Any:
     folder = spec.folder
     place = folder / str(spec.planner.get("folder", PREDICTOR))
     if not place.is_dir() or not place.resolve().is_relative_to(folder.resolve()):
-        raise DamagedFileError(f"The predictor of this pruner is not in {folder}: {place} is missing. {RESTORE}")
+        raise DamagedFileError(f"The predictor of this pruner is not in {folder}: {place} is missing. {_RESTORE}")
     for name, expected in (spec.planner.get("checksums") or {}).items():
         if not (place / name).is_file() or files.digest_file(place / name) != expected:
-            raise DamagedFileError(f"{place / name} is damaged, or of another pruner: its checksum differs. {RESTORE}")
+            raise DamagedFileError(f"{place / name} is damaged, or of another pruner: its checksum differs. {_RESTORE}")
     check_weights(place)
     try:
         model, found = made.from_pretrained(place, use_safetensors=True, output_loading_info=True)
@@ -313,10 +316,10 @@ def load_predictor(spec: PrunerSpec) -> Any:
         if isinstance(error, VispcoError):
             raise
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise DamagedFileError(f"The predictor in {place} cannot be loaded: {reason.strip()} {RESTORE}") from error
+        raise DamagedFileError(f"The predictor in {place} cannot be loaded: {reason.strip()} {_RESTORE}") from error
     wrong = sorted(str(key) for kind in ("missing_keys", "unexpected_keys") for key in found.get(kind) or ())
     if wrong:
-        raise DamagedFileError(f"The weights in {place} do not fit its config.json: {wrong[0]}. {RESTORE}")
+        raise DamagedFileError(f"The weights in {place} do not fit its config.json: {wrong[0]}. {_RESTORE}")
     return model.eval()
 
 

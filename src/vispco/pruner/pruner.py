@@ -80,11 +80,6 @@ class Pruner:
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
 
     @property
-    def scorer(self) -> Chain:
-        """The chain of scorers; a single scorer is a chain of one."""
-        return self.chain
-
-    @property
     def cut(self) -> TowerSetting | None:
         """How it cuts the vision tower; None where it does not."""
         return None if self.tower is None else TowerSetting(self.chain, self.tower)

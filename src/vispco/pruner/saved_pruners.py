@@ -14,7 +14,7 @@ from vispco.pruner.predictor import PredictorConfig
 from vispco.pruner.pruner_spec import FORMAT, NAME, REMEDY, PrunerSpec, is_pruner
 from vispco.scorers import Chain
 
-WHAT = (
+_WHAT = (
     "Give a saved pruner (`vispco export`, Pruner.save_pretrained), the directory of a search (`vispco search MODEL --out "
     "DIR`), or a saved predictor: a folder, or hub:owner/name on the hub."
 )
@@ -27,10 +27,10 @@ def read_source(source: str | Path) -> PrunerSpec:
     try:
         place = Path(source).expanduser()
     except RuntimeError as error:  # ~nobody
-        raise InvalidInputError(f"{source} does not exist: {error} {WHAT}") from error
+        raise InvalidInputError(f"{source} does not exist: {error} {_WHAT}") from error
     if files.is_file(place):
         check_recorded(place)
-        path, data = place, files.read_json_object(place, what="pruner", remedy=WHAT)
+        path, data = place, files.read_json_object(place, what="pruner", remedy=_WHAT)
         if not is_pruner(data) and "retention" in data:
             raise InvalidInputError(
                 f"{place} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
@@ -63,7 +63,7 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
         alone = {"kind": "predictor", "folder": "."}
         return PrunerSpec(Chain.of(single.scorer), alone, cost=single.make_cost().to_dict())
     if kind is not None:
-        raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
+        raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {_WHAT}")
     # The spec of a search's result, from the files of its folder.
     if not ((folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"):
         check_complete(folder)
@@ -109,7 +109,7 @@ def _model_type(config: Path) -> str | None:
 def _download(name: str) -> Path:
     """The folder of a repository on the hub, or of its copy in the cache."""
     if not name.startswith(HUB):
-        raise InvalidInputError(f"{name} does not exist. {WHAT}")
+        raise InvalidInputError(f"{name} does not exist. {_WHAT}")
     name = name.removeprefix(HUB)
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second of import, for hub ids only
 
@@ -118,7 +118,7 @@ def _download(name: str) -> Path:
     except (OSError, ValueError) as error:  # also what huggingface_hub raises
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InvalidInputError(
-            f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {WHAT}"
+            f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {_WHAT}"
         ) from error
 
 

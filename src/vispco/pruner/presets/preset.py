@@ -18,7 +18,7 @@ from vispco.scorers import SCORERS, Chain
 
 OWN = "half"
 """The setting of a chain that no paper sets."""
-FRONTS = 64
+_FRONTS = 64
 """In how many steps stages are moved toward the input, where a budget asks for it."""
 
 
@@ -145,8 +145,8 @@ def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tenso
         return torch.zeros(layers, dtype=torch.int64)
     if not any(stage.keep for stage in setting.stages):
         return _withdrawn(budget, cost, sample, first=min(setting.earliest, setting.stages[0].layer))
-    for step in range(FRONTS, -1, -1):
-        stages = setting.for_depth(layers, front=step / FRONTS)
+    for step in range(_FRONTS, -1, -1):
+        stages = setting.for_depth(layers, front=step / _FRONTS)
         pinned = replace(sample, earliest_layer=stages[0].layer)
         if float(cost.lowest_fraction(pinned)) <= budget:
             break
