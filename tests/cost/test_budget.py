@@ -40,7 +40,6 @@ def test_what_is_written_is_read_again(kind, amount, more):
     scale = 2000 if kind in ("flops", "time") else 1
     made = Budget(kind, amount / scale, None if more is None else (amount + more) / scale)
     assert Budget.of(str(made)) == made
-    assert Budget.from_dict(made.to_dict()) == made
     assert Budget.of(made) is made
     assert Budget.of(made.plain) == made
     assert isinstance(made.plain, float) == (kind == "flops" and more is None)
@@ -57,7 +56,7 @@ def test_what_is_no_budget_is_refused_with_the_forms_that_are(wrong):
 
 def test_several_are_separated_by_commas():
     assert parse_budgets("0.3, 50%,mean:0.2,max:0.5") == [Budget.of(b) for b in (0.3, 0.5, "mean:0.2,max:0.5")]
-    assert parse_budgets([0.3, "40ms"]) == [Budget("flops", 0.3), Budget("ms", 40.0)]
+    assert parse_budgets("0.3,40ms") == [Budget("flops", 0.3), Budget("ms", 40.0)]
     with pytest.raises(InvalidInputError, match="No budget"):
         parse_budgets(" ,")
 

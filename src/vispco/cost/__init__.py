@@ -13,10 +13,10 @@ from vispco.cost.budget import Budget, BudgetLike, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.floor import BudgetWarning, clamp_budget
-from vispco.cost.formulas import Exact, KvBytes, Paper, PolynomialCost
+from vispco.cost.formulas import Exact, KvBytes, Paper
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
 from vispco.cost.time_profile import Measured, TimeProfile
-from vispco.cost.workload import Site, Workload
+from vispco.cost.workload import Workload
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
 for _cost in (Exact, Paper, KvBytes, Measured):
@@ -50,8 +50,6 @@ __all__ = [
     "Measured",
     "MovableCurves",
     "Paper",
-    "PolynomialCost",
-    "Site",
     "TimeProfile",
     "Workload",
     "clamp_budget",

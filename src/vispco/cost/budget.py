@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from vispco.core.errors import InvalidInputError
 
@@ -135,24 +134,11 @@ class Budget:
     def _written(self, number: float) -> str:
         return f"{number:.12g}" + {"flops": "", "prefill": "p", "time": "t", "ms": "ms", "bytes": "B"}[self.kind]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From `to_dict`; keys that a newer version added are ignored."""
-        if not isinstance(data, Mapping) or "kind" not in data or "amount" not in data:
-            raise InvalidInputError(f'{data!r} is not a budget: it needs "kind" and "amount".')
-        return cls(data["kind"], float(data["amount"]), data.get("cap"))
-
-
-def parse_budgets(text: str | Iterable[BudgetLike]) -> list[Budget]:
+def parse_budgets(text: str) -> list[Budget]:
     """Several budgets, as a person writes them: '0.3,0.5', '40ms,60ms', 'mean:0.2,max:0.5'."""
-    if isinstance(text, str):
-        joined = re.sub(r",\s*max:", "\0", text)  # the comma inside a mean budget
-        parts: list[BudgetLike] = [part.replace("\0", ",max:") for part in joined.split(",") if part.strip()]
-    else:
-        parts = list(text)
+    joined = re.sub(r",\s*max:", "\0", text)  # the comma inside a mean budget
+    parts = [part.replace("\0", ",max:") for part in joined.split(",") if part.strip()]
     if not parts:
         raise InvalidInputError(f"No budget was given in {text!r}. {_HOW_TO_WRITE} Several are separated by commas.")
     return [Budget.of(part) for part in parts]

@@ -162,16 +162,13 @@ class JointPlanner:
             counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill, asked=asked)
         return counts
 
-    def _workload(self, chain: int, samples: Array | Workload) -> Workload:
-        """Samples [n, 4], or those of a workload, that follow one of the chains, with what this planner itself takes."""
+    def _workload(self, chain: int, sizes: Array) -> Workload:
+        """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
         own, size = self.chains[chain], self.cost.dimensions
-        if not isinstance(samples, Workload):
-            columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in samples.T)
-            planning = torch.from_numpy(self.reader.flops(samples))
-            samples = workload_under(own, size, *columns, planning_flops=planning)
-        reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
-        site, first = own.sites(size.num_layers), own.earliest_layer
-        return replace(samples, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
+        columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
+        load = workload_under(own, size, *columns, planning_flops=torch.from_numpy(self.reader.flops(sizes)))
+        # of all chains: the tower is read before a sample's own is known
+        return replace(load, scoring=ChainScoring(own, size, self.chain.needs_vision))
 
     def _calibration(self) -> tuple[KlCurves, Callable[[Array], Array]]:
         """The curves of the calibration samples, each estimated from the others, and what they spend of budgets [M]: [M]."""
@@ -204,7 +201,7 @@ class JointPlanner:
             load = self._workload(0, sizes[places])
             text_alone = Workload(load.num_text, load.num_visual, "entry", 0, num_shown=load.full(1)[..., 0])
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
-            loads = {chain: self._workload(plain.index(chain), load) for chain in dict.fromkeys(plain)}
+            loads = {chain: self._workload(plain.index(chain), sizes[places]) for chain in dict.fromkeys(plain)}
             lowest = {chain: HostPricing(self.cost, own).lowest for chain, own in loads.items()}
             return np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
 

@@ -40,11 +40,6 @@ class PictureSetting:
         return cls(1.0, TowerSetting(Chain.of(f"{scorer}@tower.{block}"), retention))  # type: ignore[arg-type]
 
     @property
-    def is_whole(self) -> bool:
-        """Whether the tower sees whole pictures and keeps all of them."""
-        return self.pixels == 1.0 and self.cut is None
-
-    @property
     def retention(self) -> tuple[float, ...] | None:
         """Before each block of the tower; see `Schedule.tower`."""
         return None if self.cut is None else self.cut.retention
@@ -113,7 +108,14 @@ def shrink_processor(processor: Any, share: float) -> Any:
         sides = shrunk_side(max(1, size["longest_edge"] // tile), share)
         found.image_processor = _changed(tool, size=type(tool.size)(**{**size, "longest_edge": sides * tile}))
     elif (patch := _llava_patch(processor)) is not None:
-        found.image_processor = _smaller_squares(tool, share, patch)
+        changes = {}
+        for name in ("size", "crop_size"):
+            given: Any = getattr(tool, name, None)
+            squares = {side: n for side, n in dict(given or {}).items() if n}
+            if squares:
+                smaller = {side: patch * shrunk_side(n // patch, share) for side, n in squares.items()}
+                changes[name] = type(given)(**smaller)
+        found.image_processor = _changed(tool, **changes)
     else:
         raise UnsupportedModelError(
             f"pixels={share:g} was given, but {type(processor).__name__} makes every picture the same number of tokens, whatever "
@@ -187,16 +189,6 @@ def _llava_patch(processor: Any) -> int | None:
     if config is not None:
         return int(config.vision_config.patch_size) if config.model_type == "llava" else None
     return int(processor.patch_size) if type(processor).__name__ == "LlavaProcessor" and processor.patch_size else None
-
-
-def _smaller_squares(tool: Any, share: float, patch: int) -> Any:
-    changes = {}
-    for name in ("size", "crop_size"):
-        given: Any = getattr(tool, name, None)
-        sides = {side: n for side, n in dict(given or {}).items() if n}
-        if sides:
-            changes[name] = type(given)(**{side: patch * shrunk_side(n // patch, share) for side, n in sides.items()})
-    return _changed(tool, **changes)
 
 
 def _changed(tool: Any, **changes: Any) -> Any:
