@@ -54,16 +54,21 @@ class HostPricing:
     are read; [n, L].
     """
 
-    def __init__(self, cost: Cost, workload: Workload) -> None:
+    def __init__(self, cost: Cost, workload: Workload, same: HostPricing | None = None) -> None:
+        """same: the pricing of the same samples, whose arrays are used again."""
         self.cost, self.workload, self.first = cost, workload, workload.earliest_layer
         self.paid: Array | None = None
         self.choices: ChoicePrice | None = None
-        self.text: Array = workload.num_text.numpy()
-        self.visual: Array = workload.num_visual.numpy()
-        shape, asked = self.visual.shape, workload.num_instruction
-        self.read: Array = np.minimum(np.broadcast_to(workload.num_read.numpy(), shape), self.visual)
-        self.planning: Array = np.broadcast_to(workload.planning_flops.numpy(), shape)
-        self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
+        if same is None:
+            text, visual, asked = workload.num_text.numpy(), workload.num_visual.numpy(), workload.num_instruction
+            self.text: Array = text
+            self.visual: Array = visual
+            self.read: Array = np.minimum(np.broadcast_to(workload.num_read.numpy(), visual.shape), visual)
+            self.planning: Array = np.broadcast_to(workload.planning_flops.numpy(), visual.shape)
+            self.asked: Array = np.broadcast_to(text if asked is None else asked.numpy(), visual.shape)
+        else:
+            self.text, self.visual, self.read = same.text, same.visual, same.read
+            self.planning, self.asked = same.planning, same.asked
         scored = workload.scoring is not None or bool(self.planning.any())
         self.charges = bool(cost.drop_price) or (scored and bool(cost.flop_price))
         self.networks = workload.networks(cost.num_layers)

@@ -51,17 +51,20 @@ class JointPlanner:
 
     def __init__(self, predictor: JointPredictor, budget: BudgetLike, controller: MeanController | None = None) -> None:
         self.predictor, self.budget = predictor, Budget.of(budget)
-        self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
+        self.cost, self.kernel, self.known = predictor.make_cost(), predictor.kernel, predictor.configurations
         if self.budget.kind == "prefill":  # FLOPs beside the tower's are exact ones
             self.cost = Exact(self.cost.dimensions)
         self._budgets = SampleBudgets(self.budget, self.cost)
-        self.known = predictor.configurations
+        self.chains, self._level, self._chain = (
+            self.known.chains,
+            as_array(self.known.level),
+            as_array(self.known.chain),
+        )
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
         self.reader = BatchRegression(predictor.memory)
         gamma = deployed_gamma(self.kernel)
         self.curves = MovableCurves(self.kernel, self.known.params, self.cost.num_layers, gamma=gamma)
-        self._level, self._chain = as_array(self.known.level), as_array(self.known.chain)
         # bool [K], the configurations that may be used: those that are kept, of chains that share a batch
         self.usable: Array = as_array(predictor.kept) & np.isin(self._chain, self.used)
         self._floors, self._solved, self._plans = RowMemory(), RowMemory(), PlanMemory()
@@ -131,8 +134,7 @@ class JointPlanner:
         if self.multiplier is not None:
             spent = self._curves(estimate, floors[:, 0]).spend(self.multiplier)
             budget = np.minimum(spent, self.budget.cap or 1.0)
-        anchor = self.known.best(estimate, budget, floors)
-        return JointChoice(anchor, budget)
+        return JointChoice(self.known.best(estimate, budget, floors), budget)
 
     def _plan(self, sizes: Array, choice: JointChoice) -> TokenPlan:
         keys = tuple(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
@@ -162,13 +164,16 @@ class JointPlanner:
             counts[rows] = self.curves.counts(anchor[rows], budget[rows], size, cost, fill=fill, asked=asked)
         return counts
 
-    def _workload(self, chain: int, sizes: Array) -> Workload:
-        """Samples [n, 4] that follow one of the chains, with what this planner itself takes."""
+    def _workload(self, chain: int, samples: Array | Workload) -> Workload:
+        """Samples [n, 4], or those of a workload, that follow one of the chains, with what this planner itself takes."""
         own, size = self.chains[chain], self.cost.dimensions
-        columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T)
-        load = workload_under(own, size, *columns, planning_flops=torch.from_numpy(self.reader.flops(sizes)))
-        # of all chains: the tower is read before a sample's own is known
-        return replace(load, scoring=ChainScoring(own, size, self.chain.needs_vision))
+        if not isinstance(samples, Workload):
+            columns = (torch.from_numpy(np.ascontiguousarray(column)) for column in samples.T)
+            planning = torch.from_numpy(self.reader.flops(samples))
+            samples = workload_under(own, size, *columns, planning_flops=planning)
+        reads = self.chain.needs_vision  # of all chains: the tower is read before a sample's own is known
+        site, first = own.sites(size.num_layers), own.earliest_layer
+        return replace(samples, site=site, earliest_layer=first, scoring=ChainScoring(own, size, reads))
 
     def _calibration(self) -> tuple[KlCurves, Callable[[Array], Array]]:
         """The curves of the calibration samples, each estimated from the others, and what they spend of budgets [M]: [M]."""
@@ -191,18 +196,18 @@ class JointPlanner:
         return spent
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:
-        inside = self.usable
-        return KlCurves.of(estimate[:, inside], self._level[inside], floor, self.budget.cap or 1.0)
+        return KlCurves.of(estimate[:, self.usable], self._level[self.usable], floor, self.budget.cap or 1.0)
 
     def _lowest(self, sizes: Array) -> Array:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
 
         def make(places: list[int]) -> Array:
             load = self._workload(0, sizes[places])
+            first = HostPricing(self.cost, load)
             text_alone = Workload(load.num_text, load.num_visual, "entry", 0, num_shown=load.full(1)[..., 0])
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
-            loads = {chain: self._workload(plain.index(chain), sizes[places]) for chain in dict.fromkeys(plain)}
-            lowest = {chain: HostPricing(self.cost, own).lowest for chain, own in loads.items()}
+            loads = {chain: self._workload(plain.index(chain), load) for chain in dict.fromkeys(plain)}
+            lowest = {chain: HostPricing(self.cost, own, first).lowest for chain, own in loads.items()}
             return np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
 
         return self._floors.rows(list(map(tuple, sizes.tolist())), make)
@@ -212,7 +217,7 @@ class JointPlanner:
 
         A hard budget is served by the levels near it; for a mean, a kind must have configurations at as many levels as any.
         """
-        levels, loss = as_array(self.known.level), as_array(self.predictor.memory.kl.mean(0))
+        loss = as_array(self.predictor.memory.kl.mean(0))
         served = dict.fromkeys(self.known.levels, 1)
         if not self.budget.is_mean and self.budget.kind == "flops":
             sizes = self.predictor.sizes.cpu()
@@ -222,7 +227,7 @@ class JointPlanner:
         numbers: dict[object, set[int]] = {}
         least: dict[object, dict[float, float]] = {}
         for place in np.flatnonzero(as_array(self.predictor.kept)).tolist():
-            number, level = int(self.predictor.chain[place]), float(levels[place])
+            number, level = int(self._chain[place]), float(self._level[place])
             kind = batch_kind(self.chains[number])
             numbers.setdefault(kind, set()).add(number)
             own = least.setdefault(kind, {})

@@ -137,11 +137,11 @@ def _shape_planner(
 def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": of the predictor, "controller": 'none' or its state, of a mean budget}: chain and shape of each sample's own."""
     budget, predictor = _budget(spec), load_predictor(spec)
-    if budget.kind == "prefill":
-        budget = _hard(budget)
-    elif budget.kind != "flops":
+    if budget.kind not in ("flops", "prefill"):
         measured = JointMeasuredPlanner(predictor, _hard(budget))
         return measured.chain, measured
+    if budget.kind == "prefill":
+        _hard(budget)
     planner = JointPlanner(predictor, budget, MeanController.of(budget, spec.planner.get("controller")))
     return planner.chain, planner
 

@@ -88,23 +88,19 @@ class PresetPlanner:
         return self._known[size]
 
 
-def pruner(
-    method: str | Preset, config: Any, *, budget: BudgetLike | None = None, cost: str | Cost = "exact", **options: Any
-) -> Pruner:
+def pruner(method: str | Preset, config: Any, *, budget: BudgetLike | None = None, **options: Any) -> Pruner:
     """A pruner that runs a method as published, or at a budget.
 
     method: 'pyramiddrop', with a setting 'sparsevlm:64', or a `Preset`. config: of the model, or the model itself.
     budget: a fraction of each sample's unpruned cost, time (40ms, 0.6t) or KV bytes, met by every sample. options: of `Pruner` (`mode`, `record`).
     """
-    return Pruner(*plan_method(method, config, budget, cost), **options)
+    return Pruner(*plan_method(method, config, budget), **options)
 
 
-def plan_method(
-    method: str | Preset, config: Any, budget: BudgetLike | None = None, cost: str | Cost = "exact"
-) -> tuple[Chain, PresetPlanner]:
+def plan_method(method: str | Preset, config: Any, budget: BudgetLike | None = None) -> tuple[Chain, PresetPlanner]:
     """The chain of a method, and its token plans; see `pruner`."""
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
-    price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
+    price = costs.get("exact", getattr(config, "config", config))
     chain = preset.chain_for(price.num_layers, setting)
     if chain.tower:
         raise InvalidInputError(
