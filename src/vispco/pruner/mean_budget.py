@@ -34,7 +34,7 @@ _TOLERANCE = 5e-4  # of the mean that is spent, below the one that was asked for
 _GAIN = 0.15  # of the debt, asked back from each input
 MOST_DEBT = 8.0  # means
 WINDOW = 256  # inputs that a running mean is over
-STEPS = 20  # of the ladder above and below the fixed multiplier, each a factor of the square root of 2
+_LADDER_STEPS = 20  # of the ladder above and below the fixed multiplier, each a factor of the square root of 2
 COARSE = 0.0025  # budgets are rounded down to multiples of it, so that plans come again
 _APART = 1e-3  # means of two multipliers that are nearer are one
 
@@ -142,14 +142,14 @@ class MultiplierLadder:
     @classmethod
     def of(cls, curves: KlCurves, base: MultiplierBracket, mean: float) -> MultiplierLadder:
         """Around the multiplier that was fixed for a mean on the curves of the calibration samples."""
-        multipliers = max(base.high, 1e-9) * 2.0 ** (np.arange(STEPS, -STEPS - 1, -1) / 2)
+        multipliers = max(base.high, 1e-9) * 2.0 ** (np.arange(_LADDER_STEPS, -_LADDER_STEPS - 1, -1) / 2)
         means = np.array([float(curves.spend(multiplier).mean()) for multiplier in multipliers])
-        means[STEPS] = mean
-        kept = [STEPS]
-        for step in range(STEPS - 1, -1, -1):
+        means[_LADDER_STEPS] = mean
+        kept = [_LADDER_STEPS]
+        for step in range(_LADDER_STEPS - 1, -1, -1):
             kept = [step, *kept] if means[step] < means[kept[0]] - _APART else kept
         place = len(kept) - 1
-        for step in range(STEPS + 1, len(multipliers)):
+        for step in range(_LADDER_STEPS + 1, len(multipliers)):
             kept = [*kept, step] if means[step] > means[kept[-1]] + _APART else kept
         return cls(multipliers[kept], means[kept], base, place)
 

@@ -33,7 +33,7 @@ from vispco.pruner.measured_planner import MeasuredPlanner
 from vispco.pruner.picture_setting import PictureSetting
 from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
-from vispco.pruner.search_files import FoundShape
+from vispco.pruner.search_files import PREDICTOR, FoundShape
 from vispco.pruner.whole_planner import WholePlanner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
@@ -45,7 +45,6 @@ BuildPlanner: TypeAlias = Callable[[PrunerSpec, Any], Plan]
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
 _MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
 _RESTORE = "Save the pruner again from its run."
-PREDICTOR = "predictor"  # the folder of a predictor, beside the config
 FORMS = (
     "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, tower:BLOCK=KEEP,... alone or before one of them "
     "(tower:4=0.5+single:2:0.3), or a JSON file of a schedule"

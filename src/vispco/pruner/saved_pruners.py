@@ -9,7 +9,6 @@ from vispco.core.runs import files
 from vispco.core.runs.run_record import RunFolderError, check_complete, check_output, check_recorded
 from vispco.pruner import search_files as disk
 from vispco.pruner.joint_predictor import JointPredictorConfig
-from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.predictor import PredictorConfig
 from vispco.pruner.pruner_spec import FORMAT, NAME, REMEDY, PrunerSpec, is_pruner
 from vispco.scorers import Chain
@@ -19,7 +18,7 @@ _WHAT = (
     "DIR`), or a saved predictor: a folder, or hub:owner/name on the hub."
 )
 HUB = "hub:"  # a path that is not there is never looked for on the network
-FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # of a repository on the hub
+FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{disk.PREDICTOR}/*"]  # of a repository on the hub
 
 
 def read_source(source: str | Path) -> PrunerSpec:
@@ -78,9 +77,12 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
     found: dict[str, Any] = {"kind": "shapes"}
     if config.get("parts") is not None:
         found = {"kind": "parts", "parts": config["parts"]}
-    elif (folder / PREDICTOR).is_dir():
-        inside = _model_type(folder / PREDICTOR / disk.CONFIG)
-        found = {"kind": "joint" if inside == JointPredictorConfig.model_type else "predictor", "folder": PREDICTOR}
+    elif (folder / disk.PREDICTOR).is_dir():
+        inside = _model_type(folder / disk.PREDICTOR / disk.CONFIG)
+        found = {
+            "kind": "joint" if inside == JointPredictorConfig.model_type else "predictor",
+            "folder": disk.PREDICTOR,
+        }
     planner = {
         **found,
         "kernel": kernel,
@@ -126,7 +128,7 @@ def check_export(folder: Path) -> None:
     """Refuse a folder for a pruner that holds anything but an earlier one."""
     files.check_writable(folder / NAME)
     found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    others = [name for name in found if name not in (NAME, PREDICTOR)]
+    others = [name for name in found if name not in (NAME, disk.PREDICTOR)]
     if others or (found and NAME not in found):
         raise RunFolderError(
             f"{folder} holds {', '.join((others or found)[:3])}, which no export wrote. Give the name of a new folder."
