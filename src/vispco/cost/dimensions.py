@@ -27,14 +27,10 @@ GATED = frozenset(
 )
 # ... and those where it has two.
 PLAIN = frozenset(("opt", "phi", "gpt_neox", "starcoder2"))
-_DENSE_ATTENTION = ("full_attention", "sliding_attention")
-
-
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")
 _MIXERS = ("self_attn", "attention", "attn", "linear_attn", "conv", "mixer")
-_STATE_LAYERS = ("linear_attention", "conv", "mamba", "recurrent")
-ALONE = ("moe", "mlp")
+_WITHOUT_ATTENTION = ("linear_attention", "conv", "mamba", "recurrent", "moe", "mlp")  # kinds of layers
 _DENSE_EXPERTS = ("llama4_text",)
 """Models whose code runs every expert on every token and then weighs the results."""
 _NOT_COUNTED = "The recurrence and convolution of layers without attention are not counted; their projections are."
@@ -122,6 +118,12 @@ class Dimensions:
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
         number = getattr(torch, given.removeprefix("torch.")) if isinstance(given, str) else given
         head_dim = text.to_dict().get("head_dim")  # a config whose layers differ does not tell it as an attribute
+        # the sliding window of each layer, as transformers' own cache reads it
+        window, chunk = getattr(text, "sliding_window", None), getattr(text, "attention_chunk_size", None)
+        kinds = getattr(text, "layer_types", None)
+        if kinds is None:
+            kinds = ["full_attention" if window is None else "sliding_attention"] * _size(text, "num_hidden_layers")
+        windows = {"sliding_attention": window, "chunked_attention": chunk}
         return cls(
             num_layers=_size(text, "num_hidden_layers"),
             hidden=hidden,
@@ -130,7 +132,7 @@ class Dimensions:
             head_dim=head_dim if isinstance(head_dim, int) else hidden // heads,
             ffn=_size(text, "intermediate_size", "ffn_dim", "moe_intermediate_size"),
             gated=gated,
-            windows=_windows(text),
+            windows=tuple(windows.get(each) for each in kinds),
             vocab=_size(text, "vocab_size"),
             dtype_bytes=number.itemsize,
             layers=layers,
@@ -188,16 +190,6 @@ def _number(text: Any, names: Iterable[str]) -> int:
     return next((value for name in names if isinstance(value := getattr(text, name, None), int) and value > 0), 0)
 
 
-def _windows(text: Any) -> tuple[int | None, ...]:
-    """The sliding window of each layer, as transformers' own cache reads it from the config."""
-    window = getattr(text, "sliding_window", None)
-    types = getattr(text, "layer_types", None)
-    if types is None:
-        types = [_DENSE_ATTENTION[window is not None]] * _size(text, "num_hidden_layers")
-    chunk = getattr(text, "attention_chunk_size", None)
-    return tuple({"sliding_attention": window, "chunked_attention": chunk}.get(layer) for layer in types)
-
-
 @lru_cache(maxsize=16)
 def _layer_sizes(kind: Any, written: str) -> tuple[LayerSize, ...]:
     """The size of each decoder layer of a language model. kind: the class of its config. written: the config as JSON."""
@@ -233,7 +225,7 @@ def _layer_size(layer: nn.Module, text: Any, kind: str) -> LayerSize:
         routed = experts
     mixer = sum(_per_token(mixer.parameters(), experts, routed) for mixer in mixers)
     network = _per_token((p for p in layer.parameters() if id(p) not in inside), experts, routed)
-    if kind in _STATE_LAYERS + ALONE or not mixers:
+    if kind in _WITHOUT_ATTENTION or not mixers:
         return LayerSize(mixer, 0, network, 0)
     attention: Any = mixers[0]
     heads = int(getattr(attention, "num_heads", None) or text.num_attention_heads)
