@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -104,19 +103,6 @@ class Preset:
             return Schedule.from_counts(counts, workload.num_visual.tolist())
         one = workload.each(lambda numbers: numbers[None])
         return Schedule.from_counts(self.counts_at_budget(budget, cost, one, setting)[0], int(workload.num_visual))
-
-    def to_dict(self) -> dict[str, Any]:
-        """For people and JSON."""
-        return {
-            "name": self.name,
-            "paper": self.paper,
-            "after": self.after,
-            "chain": {str(layer): scorer for layer, scorer in self.chain},
-            "settings": {
-                name: {"stages": {str(s.layer): s.keep for s in setting.stages}, "label": setting.label}
-                for name, setting in self.settings.items()
-            },
-        }
 
 
 def mean_tokens(counts: Tensor, over: str = "inputs") -> Tensor:
