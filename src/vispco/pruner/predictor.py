@@ -49,8 +49,9 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         super().__init__(**kwargs)
 
     def make_cost(self) -> Cost:
-        plain = isinstance(self.cost, str)
-        return costs.from_dict({"name": self.cost, "dimensions": self.dimensions} if plain else self.cost)
+        if isinstance(self.cost, str):
+            return costs.from_dict({"name": self.cost, "dimensions": self.dimensions})
+        return costs.from_dict(self.cost)
 
 
 class Predictor(PreTrainedModel):  # type: ignore[misc]
