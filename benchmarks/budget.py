@@ -25,15 +25,13 @@ from figures import Figure, write
 import operation_counts as overhead
 from vispco import Pruner, cost
 from vispco.cost import BudgetWarning, Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import Encoded, encode
 from vispco.pruner import presets
-from vispco.pruner.joint_measured import JointMeasuredPlanner
-from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.planner_kinds import steps_planner
+from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
 from vispco.pruner.presets.planner import pruner as preset_pruner
-from vispco.scorers import Chain
+from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers.base import SCORERS
 from vispco.timing.prefill import kv_bytes
 
@@ -66,7 +64,7 @@ def cases(model: Any) -> Iterator[tuple[str, float, Any]]:
     """(name, the largest share of the FLOPs that is allowed, how to make the pruner)."""
     for budget in BUDGETS:
         for scorer in SCORERS:
-            yield scorer, budget, lambda s=scorer, b=budget: Pruner(s, steps_planner(model, Chain.of(s), b))
+            yield scorer, budget, lambda s=scorer, b=budget: PrunerSpec.choose(scorer=s, budget=b).resolve(model)
         for method in presets.PRESETS:
             yield f"preset {method}", budget, lambda m=method, b=budget: preset_pruner(m, model, budget=b)
     predictor = overhead.random_joint_predictor(model, CHAINS)

@@ -23,15 +23,15 @@ from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.core.runs.option_files import read_options
 from vispco.core.runs.run_record import check_complete
 from vispco.core.schedule import Schedule
-from vispco.cost import parse_budget
+from vispco.cost import Budget
 from vispco.cost.time_profile import TimeProfile
 from vispco.data import dataset
 from vispco.data.files import Jsonl, LlavaInstruct, Tsv
 from vispco.evaluation.frontier import Frontier
-from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.pruner.planner_kinds import read_schedule
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.pruner.search_files import FoundShape
 from vispco.report.payload import Example
 from vispco.scorers import Chain
 
@@ -214,7 +214,7 @@ def fuzz_readers(root: Path, cases: int) -> dict[str, Any]:
         "record of a run": (record, json.loads((out / "run.json").read_text())),
         "checkpoint": (checkpoint, {}),
         "options file": (through_file(lambda path: read_options(path, "search")), {"scorer": "fastv"}),
-        "budget": (parse_budget, 0.5),
+        "budget": (lambda given: Budget.of(given).fraction, 0.5),
         "chain": (Chain.of, pruner["chain"]),
         "schedule text": (lambda data: read_schedule(str(data)[:100], 10), "single:2:0.5"),
         "jsonl": (rows(Jsonl, ".jsonl"), {"image": "a.png", "question": "a", "answer": "b"}),

@@ -29,7 +29,7 @@ from joint_rivals import HARD, Bill, rival_figures, rival_parts, shuffled
 from vispco import Pruner, load
 from vispco.core.runs.files import write_json
 from vispco.cost import BudgetWarning, Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -37,7 +37,7 @@ from vispco.pruner.configurations import level_of, nearest_level, text_floor
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import kernel_weights, saturating_loss
-from vispco.pruner.mean_controller import WINDOW, MeanController
+from vispco.pruner.mean_budget import WINDOW, MeanController
 from vispco.pruner.observation import feature_scales, join_observations, raw_features, scaled_features
 from vispco.scorers import Chain
 from vispco.search.calibration_batches import CalibrationBatches

@@ -161,7 +161,7 @@ def main() -> None:
         pruner = runs[f"{scorer}/multi-step"]
         assert pruner is not None
         details[f"scoring_flops.{scorer}"] = (
-            scoring_flops(pruner.scorer, exact.dimensions, counts, TEXT, layout.num_instruction[0]) / full
+            scoring_flops(pruner.chain, exact.dimensions, counts, TEXT, layout.num_instruction[0]) / full
         )
     peaks = {which: measure_peak(which, args.seed) for which in ("unpruned", *(r for r in runs if "/" in r))}
     worst = max(peak for which, peak in peaks.items() if which != "unpruned")

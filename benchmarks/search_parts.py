@@ -17,11 +17,11 @@ import torch
 
 from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
 from vispco import kernels
-from vispco.cost import Workload, counts_for_budget, snap
+from vispco.cost import Workload, counts_for_budget, schedule_for_budget, snap
 from vispco.data import dataset
 from vispco.kernels import KERNELS
+from vispco.pruner.budget_planner import deployed_gamma
 from vispco.pruner.configurations import level_of, nearest_level
-from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.predictor import Predictor
 from vispco.search import presets
@@ -207,7 +207,12 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPla
     described = {f"{each.budget:g}": kernel.describe(each.params, lab.L) for each in outcome.found}
     size = typical_size(objective, batches).workload
     curves = {
-        f"{each.budget:g}": each.schedule(kernel, size, objective.cost).tensor().tolist() for each in outcome.found
+        f"{each.budget:g}": schedule_for_budget(
+            kernel, each.params, each.budget, size, objective.cost, gamma=deployed_gamma(kernel), fill=False
+        )
+        .tensor()
+        .tolist()
+        for each in outcome.found
     }
     history = {f"{each.budget:g}": each.history for each in outcome.found}
     return {**found.to_dict(), "shapes": described, "curves": curves, "history": history}

@@ -36,7 +36,7 @@ from vispco.evaluation.encoded import Encoded, encode
 from vispco.families import family_of
 from vispco.pruner.budget_planner import static_shape
 from vispco.pruner.joint_planner import JointPlanner
-from vispco.pruner.measured_planner import MeasuredPlanner, Priced
+from vispco.pruner.measured_planner import MeasuredPlanner
 from vispco.timing.prediction import predict_batch, useful_batch
 from vispco.timing.prefill import count_flops, now
 from vispco.timing.profiling import language_seconds, profile_model, profile_prompts
@@ -246,7 +246,7 @@ def compare_predictions(
             share = round(0.5 + 0.45 * float(torch.rand(1, generator=generator)), 2)
             shape = static_shape(kernel.initial(layers, layer=places[0], r=heights[0]))
             timed = MeasuredPlanner(
-                cost.Budget.of(f"{share}t"), lambda _, shape=shape: shape, Priced(kernel, profile.dimensions)
+                cost.Budget.of(f"{share}t"), lambda _, shape=shape: shape, kernel, profile.dimensions
             )
             predicted = predict_batch(price, schedule.counts(encoded.num_visual), encoded.num_text, encoded.num_visual)
             fixed, planned = Pruner("fastv", schedule), Pruner("fastv", timed)

@@ -183,7 +183,7 @@ def prefill_fractions(judge: Any, share: float) -> dict[str, float]:
     from vispco.cost import Workload
     from vispco.evaluation.encoded import read
     from vispco.families import family_of
-    from vispco.pruner.picture_size import shrink_processor
+    from vispco.pruner.picture_setting import shrink_processor
 
     small, cost, family = shrink_processor(judge.processor, share), judge.costs["exact"], family_of(judge.model)
 

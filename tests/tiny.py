@@ -8,7 +8,7 @@ from functools import cache
 import torch
 import transformers as tf
 
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 
 IMAGE, VIDEO, PAD = 5, 6, 0
 VOCAB = 64

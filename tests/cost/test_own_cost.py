@@ -17,6 +17,7 @@ from vispco import Pruner, cost, kernels
 from vispco.cost import COSTS, BudgetWarning, Cost, Dimensions, Workload
 from vispco.families import family_of
 from vispco.pruner.budget_planner import BudgetPlanner, static_shape
+from vispco.scorers import Chain
 
 L = 6
 SIZE = Dimensions(
@@ -125,7 +126,8 @@ def test_a_pruner_keeps_every_sample_within_its_milliseconds():
     model, inputs = tiny.build(family), tiny.inputs(family, batch)
     milliseconds = Milliseconds(Dimensions.from_config(model.config), tile=4)
     kernel = kernels.get("steps", steps=2)
-    planner = BudgetPlanner(static_shape(kernel.initial(milliseconds.num_layers)), kernel, 0.7, milliseconds)
+    shape = static_shape(kernel.initial(milliseconds.num_layers))
+    planner = BudgetPlanner(shape, kernel, 0.7, milliseconds, chain=Chain.of("fastv"))
     seen = []
 
     def noted(layout, embeddings):

@@ -16,8 +16,8 @@ from cost.formulas import plateaus
 from vispco import cost, kernels
 from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning, Dimensions, MovableCurves, Workload
+from vispco.cost.formulas import host_limit
 from vispco.cost.host import HostPricing, largest_count
-from vispco.cost.polynomial import host_limit
 from vispco.cost.solve import largest_fitting
 
 L = 7

@@ -30,7 +30,7 @@ from vispco.core.runs.run_record import (
 )
 from vispco.cost.time_profile import TimeProfile
 from vispco.pruner.pruner_spec import PrunerSpec
-from vispco.pruner.run_files import read_config, read_shapes
+from vispco.pruner.search_files import read_config, read_shapes
 from vispco.report.run_files import read as read_report
 from vispco.sweep.journal import SweepJournal, file_lock
 from vispco.sweep.study import open_storage

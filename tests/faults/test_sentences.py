@@ -11,12 +11,12 @@ from vispco.compare.methods import MethodTable
 from vispco.compare.searches.search_comparison import Comparison
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule as PlainSchedule
-from vispco.cost import parse_budget
+from vispco.cost import Budget
 from vispco.evaluation.frontier import Frontier
 from vispco.evaluation.result import Evaluation
-from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.pruner.pruner_spec import PrunerSpec
+from vispco.pruner.search_files import FoundShape
 from vispco.report.payload import Example
 
 READERS = (
@@ -46,12 +46,12 @@ def test_data_of_another_shape_is_a_sentence(reader, data):
 @pytest.mark.parametrize("budget", [10**400, -(10**400), float("nan"), "half", None, [], True, 0, 1.5, "150%"])
 def test_a_budget_that_is_none_is_a_sentence(budget):
     with pytest.raises(InvalidInputError, match="budget"):
-        parse_budget(budget)
+        Budget.of(budget).fraction  # noqa: B018 - refused
 
 
 @pytest.mark.parametrize("budget", ["0.5", "50%", 0.5])
 def test_a_budget_may_be_written_as_a_person_writes_it(budget):
-    assert parse_budget(budget) == 0.5
+    assert Budget.of(budget).fraction == 0.5
 
 
 @pytest.mark.parametrize("schedule", [[1.0] * 8, "single:2:0.5", 0.5, None, {"retention": [1.0]}])

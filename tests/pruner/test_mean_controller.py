@@ -18,7 +18,7 @@ from vispco.core.layout import TokenLayout
 from vispco.cost import BudgetWarning, get
 from vispco.evaluation.candidate import CandidateRun
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
-from vispco.pruner.mean_controller import MOST_DEBT, WINDOW, MeanController, MultiplierLadder
+from vispco.pruner.mean_budget import MOST_DEBT, WINDOW, MeanController, MultiplierLadder
 from vispco.pruner.observation import join_observations, observe
 from vispco.pruner.picture_setting import PictureSetting
 from vispco.pruner.pruner_spec import PrunerSpec

@@ -21,8 +21,8 @@ from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.kernels import get
 from vispco.pruner.budget_planner import static_shape
-from vispco.pruner.joint_measured import JointMeasuredPlanner
-from vispco.pruner.measured_planner import MeasuredPlanner, Priced, device_name
+from vispco.pruner.joint_planner import JointMeasuredPlanner
+from vispco.pruner.measured_planner import MeasuredPlanner, device_name
 from vispco.timing.profiling import profile_model
 
 CPU = torch.device("cpu")
@@ -56,9 +56,8 @@ def planner(model, budget):
 
 def planner_for(dimensions, budget):
     kernel = get("single")
-    priced = Priced(kernel, dimensions)
-    params = kernel.initial(priced.dimensions.num_layers, layer=2, r=0.5)
-    return MeasuredPlanner(vispco.cost.Budget.of(budget), lambda _: static_shape(params), priced)
+    params = kernel.initial(dimensions.num_layers, layer=2, r=0.5)
+    return MeasuredPlanner(vispco.cost.Budget.of(budget), lambda _: static_shape(params), kernel, dimensions)
 
 
 @torch.no_grad()

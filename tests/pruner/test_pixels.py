@@ -10,12 +10,12 @@ import tiny
 import vispco
 from vispco.core.errors import InvalidInputError, PrunerStateError, UnsupportedModelError
 from vispco.core.pixels import least_whole_side, shrunk_side
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.data import dataset
 from vispco.evaluation import TaskEvaluator
 from vispco.evaluation.encoded import encode, read
 from vispco.families import family_of
-from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.picture_setting import shrink_processor
 from vispco.pruner.pruner_spec import PrunerSpec
 
 

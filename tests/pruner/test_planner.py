@@ -25,10 +25,9 @@ from vispco.kernels import get
 from vispco.pruner import kernel_regression
 from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape
 from vispco.pruner.configurations import Configurations, text_floor
-from vispco.pruner.joint_measured import JointMeasuredPlanner
-from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
 from vispco.pruner.kernel_regression import batch_features
-from vispco.pruner.measured_planner import MeasuredPlanner, Priced
+from vispco.pruner.measured_planner import MeasuredPlanner
 from vispco.pruner.observation import observe, raw_features
 from vispco.pruner.predictor import Predictor
 from vispco.scorers import Chain
@@ -75,9 +74,11 @@ def shifted(model):
 
 PLANNERS = {
     "one chain": lambda m: JointPlanner(random_joint_predictor(m, CHAINS[:1]), 0.5),
-    "shapes": lambda m: BudgetPlanner(PredictedShape(shifted(m), 0.5), get("steps"), 0.5, exact_of(m)),
+    "shapes": lambda m: BudgetPlanner(
+        PredictedShape(shifted(m), 0.5), get("steps"), 0.5, exact_of(m), chain=Chain.of("fastv")
+    ),
     "time": lambda m: MeasuredPlanner(
-        cost.Budget.of("0.5t"), partial(PredictedShape, shifted(m)), Priced(get("steps"), exact_of(m).dimensions)
+        cost.Budget.of("0.5t"), partial(PredictedShape, shifted(m)), get("steps"), exact_of(m).dimensions
     ),
     "joint": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), 0.5),
     "joint, a mean": lambda m: JointPlanner(random_joint_predictor(m, CHAINS), "mean:0.3,max:0.6"),
@@ -131,7 +132,7 @@ def test_a_calibration_sample_is_estimated_from_the_others():
     predictor.memory.bandwidth.fill_(1e-4)  # the nearest one speaks
     apart = torch.cdist(predictor.memory.keys, predictor.memory.keys)
     nearest = apart.fill_diagonal_(torch.inf).argmin(-1)
-    torch.testing.assert_close(predictor.estimate_leave_one_out(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
+    torch.testing.assert_close(predictor.estimate(), predictor.memory.kl[nearest], rtol=0.05, atol=0.05)
 
 
 def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
@@ -142,7 +143,7 @@ def test_a_mean_is_met_by_samples_of_which_none_exceeds_the_cap():
     for cap in (0.35, 0.9):
         planner = JointPlanner(predictor, f"mean:0.3,max:{cap}")
         floor = as_array(text_floor(*predictor.sizes.T[:2], planner.cost))
-        spent[cap] = planner._curves(as_array(predictor.estimate_leave_one_out()), floor).spend(planner.multiplier)
+        spent[cap] = planner._curves(as_array(predictor.estimate()), floor).spend(planner.multiplier)
         assert 0.28 <= spent[cap].mean() <= 0.31
     assert spent[0.35].max() <= 0.35 + 1e-9 < spent[0.9].max()
 
@@ -174,11 +175,11 @@ def test_what_is_seen_of_a_sample_is_the_same_beside_a_longer_one(side):
 def test_what_was_solved_is_remembered_and_no_sample_depends_on_its_batch():
     model, _, predictor = loaded()
     exact, samples = cost.get("exact", model.config), dataset("test", limit=1)[:6]
-    planner = BudgetPlanner(PredictedShape(predictor, 0.5), predictor.kernel, 0.5, exact)
+    planner = BudgetPlanner(PredictedShape(predictor, 0.5), predictor.kernel, 0.5, exact, chain=Chain.of("fastv"))
     whole = planner(*seen(samples)).counts
     again = planner(*seen(samples[::-1])).counts
     assert torch.equal(again, whole.flip(0))
-    fresh = BudgetPlanner(PredictedShape(predictor, 0.5), predictor.kernel, 0.5, exact)
+    fresh = BudgetPlanner(PredictedShape(predictor, 0.5), predictor.kernel, 0.5, exact, chain=Chain.of("fastv"))
     for sample, row in zip(samples[:2], whole, strict=False):
         assert fresh(*seen([sample])).counts[0].tolist() == row.tolist()
     layout, _ = seen(samples)

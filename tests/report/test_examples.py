@@ -14,8 +14,8 @@ from vispco.core.schedule import Schedule
 from vispco.data import dataset
 from vispco.evaluation.survivors import as_seen
 from vispco.models.processor import JoinedProcessor
-from vispco.pruner import run_files as disk
-from vispco.pruner.found_shape import FoundShape
+from vispco.pruner import search_files as disk
+from vispco.pruner.search_files import FoundShape
 from vispco.report.examples import choices_of, collect, collect_run, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
 from vispco_zoo.definitions import build_image_processor, build_model

@@ -9,16 +9,14 @@ from typing import Any
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.registry import Registry
-from vispco.cost.budget import Budget, BudgetLike, parse_budget, parse_budgets
+from vispco.cost.budget import Budget, BudgetLike, parse_budgets
 from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
 from vispco.cost.floor import BudgetWarning, clamp_budget
-from vispco.cost.kv_bytes import KvBytes
-from vispco.cost.measured import Measured
-from vispco.cost.polynomial import Exact, Paper, PolynomialCost
+from vispco.cost.formulas import Exact, KvBytes, Paper
 from vispco.cost.solve import MovableCurves, counts_for_budget, meet, schedule_for_budget, snap, solve_kernel
-from vispco.cost.time_profile import TimeProfile
-from vispco.cost.workload import CutWorkload, Site, Workload
+from vispco.cost.time_profile import Measured, TimeProfile
+from vispco.cost.workload import Workload
 
 COSTS: Registry[type[Cost]] = Registry("cost", "vispco.costs")
 for _cost in (Exact, Paper, KvBytes, Measured):
@@ -46,15 +44,12 @@ __all__ = [
     "BudgetLike",
     "BudgetWarning",
     "Cost",
-    "CutWorkload",
     "Dimensions",
     "Exact",
     "KvBytes",
     "Measured",
     "MovableCurves",
     "Paper",
-    "PolynomialCost",
-    "Site",
     "TimeProfile",
     "Workload",
     "clamp_budget",
@@ -62,7 +57,6 @@ __all__ = [
     "from_dict",
     "get",
     "meet",
-    "parse_budget",
     "parse_budgets",
     "schedule_for_budget",
     "snap",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, TypeAlias, get_args
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from vispco.core.errors import InvalidInputError
 
@@ -14,16 +13,16 @@ Kind: TypeAlias = Literal["flops", "prefill", "time", "ms", "bytes"]
 """A fraction of the unpruned language model's FLOPs, or of the whole prefill's with the vision tower, a fraction of its prefill's time, milliseconds, or KV bytes."""
 BudgetLike: TypeAlias = "float | str | Budget"
 
-HOW_TO_WRITE = (
+_HOW_TO_WRITE = (
     "Give a fraction of the unpruned FLOPs (0.5 or 50%), of the whole prefill's with its vision tower (0.4p), a fraction of the unpruned prefill's time (0.6t), milliseconds "
     "(40ms), KV bytes (120MB), or a mean with a cap (mean:0.2,max:0.5)."
 )
-BYTES = {
+_BYTES = {
     "b": 1,
     **{f"{p}b": 1000**n for n, p in enumerate("kmgt", 1)},
     **{f"{p}ib": 1024**n for n, p in enumerate("kmgt", 1)},
 }
-UNITS: dict[str, tuple[Kind, float]] = {
+_UNITS: dict[str, tuple[Kind, float]] = {
     "": ("flops", 1.0),
     "%": ("flops", 0.01),
     "p": ("prefill", 1.0),
@@ -32,7 +31,7 @@ UNITS: dict[str, tuple[Kind, float]] = {
     "%t": ("time", 0.01),
     "ms": ("ms", 1.0),
     "s": ("ms", 1000.0),
-    **{name: ("bytes", float(size)) for name, size in BYTES.items()},
+    **{name: ("bytes", float(size)) for name, size in _BYTES.items()},
 }
 _AMOUNT = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z%]*)\s*")
 _MEAN = re.compile(r"\s*mean:(?P<mean>[^,]+?)\s*(?:,\s*max:(?P<cap>[^,]+?)\s*)?")
@@ -58,7 +57,7 @@ class Budget:
             if not math.isfinite(number) or number <= 0 or (self.is_relative and number > 1):
                 allowed = "above 0, up to 1" if self.is_relative else "above 0"
                 raise InvalidInputError(
-                    f"The budget {self._written(number)} was given. It must be {allowed}. {HOW_TO_WRITE}"
+                    f"The budget {self._written(number)} was given. It must be {allowed}. {_HOW_TO_WRITE}"
                 )
         if self.cap is not None and self.cap < self.amount:
             raise InvalidInputError(
@@ -73,14 +72,14 @@ class Budget:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return cls("flops", float(value) if abs(value) < 1e300 else math.inf)
         if not isinstance(value, str):
-            raise InvalidInputError(f"{value!r} was given for a budget. {HOW_TO_WRITE}")
+            raise InvalidInputError(f"{value!r} was given for a budget. {_HOW_TO_WRITE}")
         mean = _MEAN.fullmatch(value)
         if mean is None:
             return cls(*_parse(value, value))
         kind, amount = _parse(mean["mean"], value)
         cap_kind, cap = (kind, 1.0) if mean["cap"] is None else _parse(mean["cap"], value)
         if cap_kind != kind or (mean["cap"] is None and kind not in ("flops", "prefill", "time")):
-            raise InvalidInputError(f"The budget {value!r} needs a mean and a cap in the same unit. {HOW_TO_WRITE}")
+            raise InvalidInputError(f"The budget {value!r} needs a mean and a cap in the same unit. {_HOW_TO_WRITE}")
         return cls(kind, amount, cap)
 
     @property
@@ -123,8 +122,8 @@ class Budget:
         shown = []
         for number in (self.amount,) if self.cap is None else (self.amount, self.cap):
             if self.kind == "bytes":
-                unit = next((u for u in ("GB", "MB", "kB") if number >= BYTES[u.lower()]), "B")
-                shown.append(f"{number / BYTES[unit.lower()]:.4g} {unit}")
+                unit = next((u for u in ("GB", "MB", "kB") if number >= _BYTES[u.lower()]), "B")
+                shown.append(f"{number / _BYTES[unit.lower()]:.4g} {unit}")
             elif self.kind == "ms":
                 shown.append(f"{number:.4g} ms")
             else:
@@ -135,37 +134,19 @@ class Budget:
     def _written(self, number: float) -> str:
         return f"{number:.12g}" + {"flops": "", "prefill": "p", "time": "t", "ms": "ms", "bytes": "B"}[self.kind]
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """From `to_dict`; keys that a newer version added are ignored."""
-        if not isinstance(data, Mapping) or "kind" not in data or "amount" not in data:
-            raise InvalidInputError(f'{data!r} is not a budget: it needs "kind" and "amount".')
-        return cls(data["kind"], float(data["amount"]), data.get("cap"))
-
-
-def parse_budget(given: BudgetLike) -> float:
-    """A budget that is a plain fraction of the FLOPs, as a number; see `Budget.fraction`."""
-    return Budget.of(given).fraction
-
-
-def parse_budgets(text: str | Iterable[BudgetLike]) -> list[Budget]:
+def parse_budgets(text: str) -> list[Budget]:
     """Several budgets, as a person writes them: '0.3,0.5', '40ms,60ms', 'mean:0.2,max:0.5'."""
-    if isinstance(text, str):
-        joined = re.sub(r",\s*max:", "\0", text)  # the comma inside a mean budget
-        parts: list[BudgetLike] = [part.replace("\0", ",max:") for part in joined.split(",") if part.strip()]
-    else:
-        parts = list(text)
+    joined = re.sub(r",\s*max:", "\0", text)  # the comma inside a mean budget
+    parts = [part.replace("\0", ",max:") for part in joined.split(",") if part.strip()]
     if not parts:
-        raise InvalidInputError(f"No budget was given in {text!r}. {HOW_TO_WRITE} Several are separated by commas.")
+        raise InvalidInputError(f"No budget was given in {text!r}. {_HOW_TO_WRITE} Several are separated by commas.")
     return [Budget.of(part) for part in parts]
 
 
 def _parse(text: str, whole: str) -> tuple[Kind, float]:
     found = _AMOUNT.fullmatch(text)
-    unit = None if found is None else UNITS.get(found[2].lower())
+    unit = None if found is None else _UNITS.get(found[2].lower())
     if found is None or unit is None:
-        raise InvalidInputError(f"The budget {whole!r} cannot be read. {HOW_TO_WRITE}")
+        raise InvalidInputError(f"The budget {whole!r} cannot be read. {_HOW_TO_WRITE}")
     return unit[0], float(found[1]) * unit[1]

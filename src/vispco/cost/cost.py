@@ -116,17 +116,6 @@ class Cost(ABC):
         """The floor as a fraction of the unpruned model's price: [...], float64."""
         return torch.from_numpy(HostPricing(self, workload.in_a_row).lowest).reshape(workload.shape)
 
-    def fill(self, counts: Tensor, budget: Tensor, workload: Workload, most: int) -> Tensor:
-        """Give each plateau, front to back, up to `most` more tokens, as the one before and the budget allow: [B, L].
-
-        A plateau is a run of layers that process the same tokens: tokens leave where they left before, and nowhere else.
-        One gets nothing only because it equals the one before, which no longer changes, or because one more token
-        exceeds the budget, and later additions do not make it cheaper. So after a pass without a `most`, no plateau can
-        take another token.
-        """
-        pricing = HostPricing(self, workload)
-        return torch.from_numpy(pricing.fill(as_array(counts), as_array(budget), most))
-
     def host_price(self, counts: Array, pricing: HostPricing) -> Array:
         """`price` of an array [..., n, L]. A cost with a formula overrides it, so that planning needs no torch."""
         return as_array(self.price(torch.from_numpy(counts), pricing.workload))

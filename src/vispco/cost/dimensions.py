@@ -27,17 +27,13 @@ GATED = frozenset(
 )
 # ... and those where it has two.
 PLAIN = frozenset(("opt", "phi", "gpt_neox", "starcoder2"))
-DENSE_ATTENTION = ("full_attention", "sliding_attention")
-
-
-EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
-ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")
-MIXERS = ("self_attn", "attention", "attn", "linear_attn", "conv", "mixer")
-STATE_LAYERS = ("linear_attention", "conv", "mamba", "recurrent")
-ALONE = ("moe", "mlp")
-DENSE_EXPERTS = ("llama4_text",)
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_ROUTED = ("num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "top_k")
+_MIXERS = ("self_attn", "attention", "attn", "linear_attn", "conv", "mixer")
+_WITHOUT_ATTENTION = ("linear_attention", "conv", "mamba", "recurrent", "moe", "mlp")  # kinds of layers
+_DENSE_EXPERTS = ("llama4_text",)
 """Models whose code runs every expert on every token and then weighs the results."""
-NOT_COUNTED = "The recurrence and convolution of layers without attention are not counted; their projections are."
+_NOT_COUNTED = "The recurrence and convolution of layers without attention are not counted; their projections are."
 
 
 @dataclass(frozen=True)
@@ -115,13 +111,19 @@ class Dimensions:
         kind = str(getattr(text, "model_type", type(text).__name__))
         layers = None
         if gated is None:
-            plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in EXPERTS)
-            layers = None if plain else _layer_sizes(config)
+            plain = kind in GATED | PLAIN and not any(getattr(text, field, None) for field in _EXPERTS)
+            layers = None if plain else _layer_sizes(text.__class__, text.to_json_string(use_diff=False))
             gated = kind not in PLAIN
         hidden, heads = _size(text, "hidden_size"), _size(text, "num_attention_heads")
         given = dtype or getattr(text, "dtype", None) or getattr(config, "dtype", None) or torch.float32
         number = getattr(torch, given.removeprefix("torch.")) if isinstance(given, str) else given
         head_dim = text.to_dict().get("head_dim")  # a config whose layers differ does not tell it as an attribute
+        # the sliding window of each layer, as transformers' own cache reads it
+        window, chunk = getattr(text, "sliding_window", None), getattr(text, "attention_chunk_size", None)
+        kinds = getattr(text, "layer_types", None)
+        if kinds is None:
+            kinds = ["full_attention" if window is None else "sliding_attention"] * _size(text, "num_hidden_layers")
+        windows = {"sliding_attention": window, "chunked_attention": chunk}
         return cls(
             num_layers=_size(text, "num_hidden_layers"),
             hidden=hidden,
@@ -130,7 +132,7 @@ class Dimensions:
             head_dim=head_dim if isinstance(head_dim, int) else hidden // heads,
             ffn=_size(text, "intermediate_size", "ffn_dim", "moe_intermediate_size"),
             gated=gated,
-            windows=_windows(text),
+            windows=tuple(windows.get(each) for each in kinds),
             vocab=_size(text, "vocab_size"),
             dtype_bytes=number.itemsize,
             layers=layers,
@@ -141,7 +143,7 @@ class Dimensions:
     def not_counted(self) -> str:
         """A sentence on what the FLOPs of these layers leave out; empty if nothing."""
         states = any(size.mixer and not size.pairs for size in self.layers or ())
-        return NOT_COUNTED if states else ""
+        return _NOT_COUNTED if states else ""
 
     def to_dict(self) -> dict[str, Any]:
         data = asdict(self)
@@ -175,34 +177,22 @@ class Dimensions:
 
 
 def _size(text: Any, *names: str) -> int:
-    for name in names:
-        value = getattr(text, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    raise UnsupportedModelError(
-        f"The config {type(text).__name__} of the language model has no usable {' or '.join(names)}, which its cost needs."
-    )
+    found = _number(text, names)
+    if not found:
+        raise UnsupportedModelError(
+            f"The config {type(text).__name__} of the language model has no usable {' or '.join(names)}, which its cost needs."
+        )
+    return found
 
 
-def _windows(text: Any) -> tuple[int | None, ...]:
-    """The sliding window of each layer, as transformers' own cache reads it from the config."""
-    window = getattr(text, "sliding_window", None)
-    types = getattr(text, "layer_types", None)
-    if types is None:
-        types = [DENSE_ATTENTION[window is not None]] * _size(text, "num_hidden_layers")
-    chunk = getattr(text, "attention_chunk_size", None)
-    return tuple({"sliding_attention": window, "chunked_attention": chunk}.get(layer) for layer in types)
-
-
-def _layer_sizes(config: Any) -> tuple[LayerSize, ...]:
-    """The size of each decoder layer, from the config of a vision-language model or of its language model."""
-    text = config.get_text_config()
-    kind: Any = type(text)
-    return _counted(kind, text.to_json_string(use_diff=False))
+def _number(text: Any, names: Iterable[str]) -> int:
+    """The first of some fields of a config that is a number above 0; 0 where none is."""
+    return next((value for name in names if isinstance(value := getattr(text, name, None), int) and value > 0), 0)
 
 
 @lru_cache(maxsize=16)
-def _counted(kind: Any, written: str) -> tuple[LayerSize, ...]:
+def _layer_sizes(kind: Any, written: str) -> tuple[LayerSize, ...]:
+    """The size of each decoder layer of a language model. kind: the class of its config. written: the config as JSON."""
     from transformers import AutoModel  # noqa: PLC0415
 
     text = kind.from_dict(json.loads(written))
@@ -228,19 +218,16 @@ def _counted(kind: Any, written: str) -> tuple[LayerSize, ...]:
 
 
 def _layer_size(layer: nn.Module, text: Any, kind: str) -> LayerSize:
-    mixers = [m for name in MIXERS if isinstance(m := getattr(layer, name, None), nn.Module)]
+    mixers = [m for name in _MIXERS if isinstance(m := getattr(layer, name, None), nn.Module)]
     inside = {id(p) for mixer in mixers for p in mixer.parameters()}
-    experts, routed = _number(text, EXPERTS), _number(text, ROUTED)
-    if text.model_type in DENSE_EXPERTS:
+    experts, routed = _number(text, _EXPERTS), _number(text, _ROUTED)
+    if text.model_type in _DENSE_EXPERTS:
         routed = experts
     mixer = sum(_per_token(mixer.parameters(), experts, routed) for mixer in mixers)
     network = _per_token((p for p in layer.parameters() if id(p) not in inside), experts, routed)
-    pairs, entries = (0, 0) if kind in STATE_LAYERS + ALONE or not mixers else _attention(mixers[0], text)
-    return LayerSize(mixer, pairs, network, entries)
-
-
-def _attention(attention: Any, text: Any) -> tuple[int, int]:
-    """(FLOPs per pair of tokens, numbers in the cache per token)."""
+    if kind in _WITHOUT_ATTENTION or not mixers:
+        return LayerSize(mixer, 0, network, 0)
+    attention: Any = mixers[0]
     heads = int(getattr(attention, "num_heads", None) or text.num_attention_heads)
     width = int(getattr(attention, "qk_head_dim", None) or attention.head_dim)
     values = int(getattr(attention, "v_head_dim", None) or width)
@@ -251,7 +238,7 @@ def _attention(attention: Any, text: Any) -> tuple[int, int]:
     else:
         keys = getattr(attention, "k_proj", None)
         entries = 2 * (keys.out_features if isinstance(keys, nn.Linear) else text.num_key_value_heads * width)
-    return 2 * heads * (width + values), entries
+    return LayerSize(mixer, 2 * heads * (width + values), network, entries)
 
 
 def _per_token(parameters: Iterable[nn.Parameter], experts: int, routed: int) -> int:
@@ -263,7 +250,3 @@ def _per_token(parameters: Iterable[nn.Parameter], experts: int, routed: int) ->
         elif parameter.dim() == 3 and experts and parameter.shape[0] == experts:
             total += 2 * parameter.numel() // experts * routed
     return total
-
-
-def _number(text: Any, names: Iterable[str]) -> int:
-    return next((value for name in names if isinstance(value := getattr(text, name, None), int) and value > 0), 0)

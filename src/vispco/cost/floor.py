@@ -84,10 +84,10 @@ def _floor_of(asked: Budget, floor: Array, pricing: HostPricing) -> Budget:
     return replace(asked, amount=_rounded_up(float((share * pricing.divisor).max())))
 
 
-def _rounded_up(number: float, digits: int = 4) -> float:
-    """Round up to `digits` significant digits, so that a budget as it is shown lies above the floor."""
-    unit = 10.0 ** (math.floor(math.log10(number)) + 1 - digits)
-    return float(f"{math.ceil(number / unit + 1e-9) * unit:.{digits}g}")
+def _rounded_up(number: float) -> float:
+    """Round up to four significant digits, so that a budget as it is shown lies above the floor."""
+    unit = 10.0 ** (math.floor(math.log10(number)) - 3)
+    return float(f"{math.ceil(number / unit + 1e-9) * unit:.4g}")
 
 
 def _unprunable(pricing: HostPricing, margin: float) -> str:

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from vispco.cost.workload import NONE, Array, Workload
+from vispco.cost.workload import Array, Workload
 
 if TYPE_CHECKING:
     from vispco.cost.cost import Cost
 
 ALL = int(np.iinfo(np.int64).max)
-AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
-MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
+_AT_ONCE = 1 << 21  # numbers in memory at a time, while rounding
+_BITS = 45  # of the number that `largest_number` finds
+_MET = 1e-10  # how near a price must be to its limit for a curve to be left as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,19 +59,16 @@ class HostPricing:
         self.cost, self.workload, self.first = cost, workload, workload.earliest_layer
         self.paid: Array | None = None
         self.choices: ChoicePrice | None = None
-        self.text: Array = workload.num_text.numpy() if same is None else same.text
-        self.visual: Array = workload.num_visual.numpy() if same is None else same.visual
         if same is None:
-            shape, asked = self.visual.shape, workload.num_instruction
-            read, planning = (
-                np.zeros_like(self.visual) if given is NONE else np.broadcast_to(given.numpy(), shape)
-                for given in (workload.num_read, workload.planning_flops)
-            )
-            self.read: Array = np.minimum(read, self.visual)
-            self.planning: Array = planning
-            self.asked: Array = np.broadcast_to(self.text if asked is None else asked.numpy(), shape)
+            text, visual, asked = workload.num_text.numpy(), workload.num_visual.numpy(), workload.num_instruction
+            self.text: Array = text
+            self.visual: Array = visual
+            self.read: Array = np.minimum(np.broadcast_to(workload.num_read.numpy(), visual.shape), visual)
+            self.planning: Array = np.broadcast_to(workload.planning_flops.numpy(), visual.shape)
+            self.asked: Array = np.broadcast_to(text if asked is None else asked.numpy(), visual.shape)
         else:
-            self.read, self.planning, self.asked = same.read, same.planning, same.asked
+            self.text, self.visual, self.read = same.text, same.visual, same.read
+            self.planning, self.asked = same.planning, same.asked
         scored = workload.scoring is not None or bool(self.planning.any())
         self.charges = bool(cost.drop_price) or (scored and bool(cost.flop_price))
         self.networks = workload.networks(cost.num_layers)
@@ -153,7 +151,7 @@ class HostPricing:
         limit = budget * self.full
         whole = self.pinned(curve)
         spent = self.relaxed(whole)
-        met = np.abs(spent - limit) <= MET * np.maximum(limit, 1.0)
+        met = np.abs(spent - limit) <= _MET * np.maximum(limit, 1.0)
         if met.all():
             return whole
 
@@ -262,7 +260,7 @@ class HostPricing:
         steps = np.sort(up.transpose(1, 0, 2).reshape(len(exact), -1), axis=1).T  # [2 L, n]
         layers = exact.shape[1]
         found = np.empty(exact.shape, dtype=np.int64)
-        chunk = max(1, AT_ONCE // (2 * layers * layers))
+        chunk = max(1, _AT_ONCE // (2 * layers * layers))
         for start in range(0, len(exact), chunk):
             rows = slice(start, start + chunk)
             part = self._rows(rows) if chunk < len(exact) else self
@@ -295,12 +293,17 @@ class HostPricing:
         return counts
 
 
-def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, bits: int = 45) -> Array:
-    """`largest_fitting` for numpy arrays [n]."""
+def largest_number(fits: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """The largest x in [low, high] with fits(x), to (high - low) / 2^_BITS: low, high [n] -> [n]. `low` must fit.
+
+    fits: candidates [C, n] -> bool [C, n]; true up to some candidate and false behind it.
+    """
+    # A step on a small array has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
+    # same binary fractions (5 and 3 divide `_BITS`), so that a sample's result does not depend on its batch.
     at_once = 5 if low.size <= 32 else 3 if low.size <= 256 else 1
     parts = 2**at_once
     share = np.arange(1, parts + 1, dtype=np.float64).reshape(-1, *[1] * low.ndim) / parts
-    for _ in range(bits // at_once):
+    for _ in range(_BITS // at_once):
         candidates = low + (high - low) * share
         fitting = _leading(fits(candidates))[None]
         edges = np.concatenate([low[None], candidates, high[None]])
@@ -309,7 +312,7 @@ def largest_number(fits: Callable[[Array], Array], low: Array, high: Array, *, b
 
 
 def largest_count(fits: Callable[[Array], Array], most: Array, *, parts: int = 16) -> Array:
-    """`largest_whole` for numpy arrays [n]."""
+    """The largest integer in [0, most] with fits(x), which must hold for 0: most [n] -> [n]."""
     low, high = np.zeros_like(most), most
     share = np.arange(1, parts + 1).reshape(-1, *[1] * most.ndim)
     while (low < high).any():

@@ -16,23 +16,18 @@ from vispco.cost.host import HostPricing, as_array, largest_number
 from vispco.cost.workload import Array, Workload
 from vispco.kernels import Kernel
 
-Fits = Callable[[Tensor], Tensor]
-"""Candidates [C, B] -> bool [C, B]; true up to some candidate and false behind it."""
 PARAMETER_LIMIT = 40.0  # a sigmoid of +-40 is 1, and 4e-18, in float64: the ends of every kernel's range
-PROBES = np.array([-PARAMETER_LIMIT, PARAMETER_LIMIT, -1.3, 0.4, 2.1])  # where a kernel is asked whether it is a line
-STRAIGHT = 1e-13
+_PROBES = np.array([-PARAMETER_LIMIT, PARAMETER_LIMIT, -1.3, 0.4, 2.1])  # where a kernel is asked whether it is a line
+_STRAIGHT = 1e-13
 
 
-def largest_fitting(fits: Fits, low: Tensor, high: Tensor, *, bits: int = 45) -> Tensor:
-    """The largest x in [low, high] with fits(x), to (high - low) / 2^bits: low, high [B] -> [B]. `low` must fit."""
-    # A step on a small tensor has a fixed price, so few samples are halved 5 or 3 times in one step. Every way visits the
-    # same binary fractions (5 and 3 divide `bits`), so that a sample's result does not depend on its batch.
-    device = low.device
+def largest_fitting(fits: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
+    """`largest_number` for tensors on any device: low, high [B] -> [B]."""
 
     def test(candidates: Array) -> Array:
-        return as_array(fits(torch.from_numpy(candidates).to(device)))
+        return as_array(fits(torch.from_numpy(candidates).to(low.device)))
 
-    return torch.from_numpy(np.asarray(largest_number(test, as_array(low), as_array(high), bits=bits))).to(device)
+    return torch.from_numpy(np.asarray(largest_number(test, as_array(low), as_array(high)))).to(low.device)
 
 
 def solve_kernel(
@@ -67,12 +62,12 @@ class MovableCurves:
 
     def __init__(self, kernel: Kernel, params: Tensor, num_layers: int, *, gamma: float | None = None) -> None:
         self.kernel, self.params, self.gamma = kernel, params.detach().double(), gamma
-        probes = self.params.repeat(len(PROBES), 1, 1)
-        probes[:, :, kernel.budget_parameter] = torch.from_numpy(PROBES)[:, None]
+        probes = self.params.repeat(len(_PROBES), 1, 1)
+        probes[:, :, kernel.budget_parameter] = torch.from_numpy(_PROBES)[:, None]
         curves = as_array(kernel(probes, num_layers, gamma=gamma))  # [5, n, L]
         self.start, self.direction = curves[0], curves[1] - curves[0]
-        between = self.start + (1.0 / (1.0 + np.exp(-PROBES[2:])))[:, None, None] * self.direction
-        self.straight = bool(np.abs(curves[2:] - between).max(initial=0.0) <= STRAIGHT)
+        between = self.start + (1.0 / (1.0 + np.exp(-_PROBES[2:])))[:, None, None] * self.direction
+        self.straight = bool(np.abs(curves[2:] - between).max(initial=0.0) <= _STRAIGHT)
 
     def solve(self, rows: Array, budget: Array, pricing: HostPricing) -> Array:
         """Some of the curves [m], with the highest price within their budgets [m]; see `solve_kernel`: [m, L]."""

@@ -1,4 +1,6 @@
-"""`TimeProfile`: prefill times measured once on a device, kept in the user's cache for `Measured` costs."""
+"""Milliseconds of a prefill (`Measured`), from times that were measured once on a device and are kept in the user's cache
+(`TimeProfile`).
+"""
 
 import hashlib
 import json
@@ -9,22 +11,112 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, parsing
 from vispco.core.runs import files
+from vispco.cost.cost import Cost
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.measured import MARGIN, Measured
+from vispco.cost.formulas import Exact
+from vispco.cost.host import HostPricing, as_array
+from vispco.cost.workload import Array, Workload
 
+_NEAR = 0.02  # the share of the tokens that a stair may be below
+_STEEP = 2.0  # the multiple of their share of time that these tokens must take
+MARGIN = 0.03  # of a budget of time that is not planned with, at least: what a profile may be wrong by
+_BEYOND = 8  # how far the table is extended beyond its last size, on the line of its last two
 FORMAT = "vispco-profile"
-AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."
-TWICE = 2.0  # sizes whose times are compared differ by this factor at least: closer ones differ by kernels and noise
-FALL = 3.0  # factor by which twice the work may seem faster, on a busy machine
-RISE = 4.0  # factor over n^2 that n times the work may take: attention is quadratic, stairs and noise are the rest
-BATCH_SLACK = 3.0  # times both between batches, each of which has a fit of its own
-MOST_SPREAD = 0.75  # by which half of the single prefills may differ from what is fitted to them
+_AGAIN = "Run `vispco profile MODEL` again, with little else running on this machine."
+_TWICE = 2.0  # sizes whose times are compared differ by this factor at least: closer ones differ by kernels and noise
+_FALL = 3.0  # factor by which twice the work may seem faster, on a busy machine
+_RISE = 4.0  # factor over n^2 that n times the work may take: attention is quadratic, stairs and noise are the rest
+_BATCH_SLACK = 3.0  # times both between batches, each of which has a fit of its own
+_MOST_SPREAD = 0.75  # by which half of the single prefills may differ from what is fitted to them
+
+
+@dataclass(frozen=True)
+class Measured(Cost):
+    """The time to the first token: the vision tower, the layers of the language model, and what stands around them. `price` is
+    without the drops, which `bill` adds: so that it never falls when a count grows.
+
+    tokens: sizes that were measured, growing. layer_ms: of one layer with each of these sizes, never falling.
+    fixed_ms: of everything outside of the layers. drop_ms: of one drop. batch: the samples at once that all of it is about.
+    tower_ms: of the vision tower on the pictures of a batch, for each visual token of one of its samples.
+    margin: the share of a budget that planners leave free, since times vary from one prefill to the next.
+    """
+
+    name: ClassVar[str] = "measured"
+    unit: ClassVar[str] = "ms"
+
+    tokens: tuple[int, ...] = ()
+    layer_ms: tuple[float, ...] = ()
+    fixed_ms: float = 0.0
+    drop_ms: float = 0.0
+    batch: int = 1
+    margin: float = MARGIN
+    tower_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        steps = list(zip(self.tokens, self.layer_ms, strict=False))
+        growing = all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(steps))
+        if len(self.tokens) != len(self.layer_ms) or len(self.tokens) < 2 or not growing:
+            raise InvalidInputError(
+                f"A table of {len(self.tokens)} sizes and {len(self.layer_ms)} times was given for the cost {self.name!r}. It "
+                "needs two or more growing sizes with times that never fall: run `vispco profile MODEL` on this device."
+            )
+
+    @property
+    def drop_price(self) -> float:
+        return self.drop_ms
+
+    @property
+    def flop_price(self) -> float:
+        """Scoring runs at the speed of the largest layer that was measured."""
+        largest = Workload(0, self.tokens[-1])
+        return self.layer_ms[-1] * self.num_layers / float(Exact(self.dimensions).full(largest))
+
+    def price(self, counts: Tensor, workload: Workload) -> Tensor:
+        """Milliseconds without drops: counts [..., L] -> [...], float64."""
+        self.check_layers(counts)
+        return (
+            torch.from_numpy(np.asarray(self._time(as_array(workload.tokens(counts)))))
+            + self.tower_ms * workload.num_visual
+        )
+
+    def host_price(self, counts: Array, pricing: HostPricing) -> Array:
+        return self._time(counts + pricing.text[:, None]) + self.tower_ms * pricing.visual
+
+    def host_relaxed(self, retention: Array, pricing: HostPricing) -> Array:
+        return self._time(retention * pricing.visual[:, None] + pricing.text[:, None]) + self.tower_ms * pricing.visual
+
+    def host_stairs(self, tokens: Array) -> Array:
+        """A measured size just below, where the few tokens above it take much more than their share of a layer's time."""
+        sizes, here = np.array(self.tokens), self._layer(tokens)
+        removed = (tokens[..., None] - sizes) / np.maximum(tokens[..., None], 1)  # [..., sizes]
+        near = (removed > 0) & (removed <= _NEAR) & (here[..., None] > 0)
+        steep = (here[..., None] - self._layer(sizes)) / np.where(near, removed * here[..., None], 1.0)
+        best = np.where(near, steep, 0.0).argmax(axis=-1)
+        found: Array = np.where(np.where(near, steep, 0.0).max(axis=-1) >= _STEEP, sizes[best], tokens)
+        return found
+
+    def _time(self, N: Array) -> Array:
+        """Milliseconds of all layers and of what stands around them: N [..., L] tokens -> [...]."""
+        found: Array = self._layer(N).sum(axis=-1) + self.fixed_ms
+        return found
+
+    def _layer(self, N: Array) -> Array:
+        """Milliseconds of one layer by its number of tokens: [...] -> [...]."""
+        x, y = np.array(self.tokens, dtype=np.float64), np.array(self.layer_ms, dtype=np.float64)
+        slope = (y[-1] - y[-2]) / (x[-1] - x[-2])
+        ends = np.array([0.0]), np.array([_BEYOND * x[-1]])
+        first = max(0.0, y[0] - (y[1] - y[0]) / (x[1] - x[0]) * x[0])
+        times = np.concatenate([[min(first, y[0])], y, y[-1:] + slope * (_BEYOND - 1) * x[-1]])
+        found: Array = np.interp(N, np.concatenate([ends[0], x, ends[1]]), times)
+        return found
 
 
 class ProfileError(InvalidInputError):
@@ -90,12 +182,12 @@ class TimeProfile:
         found += [
             f"half of the prefills in a batch of {batch} differ by more than {spread:.0%} from what is fitted to them"
             for batch, spread in zip(self.batches, (self.facts or {}).get("spread") or (), strict=False)
-            if not spread <= MOST_SPREAD
+            if not spread <= _MOST_SPREAD
         ]
         for batch, row in zip(self.batches, table, strict=True):
             found += _scaling_faults(self.tokens, row.tolist(), f"tokens in a batch of {batch}")
         for size, column in zip(self.tokens, table.T, strict=True):
-            found += _scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=BATCH_SLACK)
+            found += _scaling_faults(self.batches, column.tolist(), f"samples of {size} tokens", slack=_BATCH_SLACK)
         return found
 
     def check(self, source: str) -> None:
@@ -103,7 +195,7 @@ class TimeProfile:
         faults = self.faults()
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-            raise ProfileError(f"{source} cannot be true: {faults[0]}{more}. {AGAIN}")
+            raise ProfileError(f"{source} cannot be true: {faults[0]}{more}. {_AGAIN}")
 
     def save(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write it, by default where `load` looks for it. One that cannot be true is refused."""
@@ -132,8 +224,20 @@ class TimeProfile:
         if data.get("format") != FORMAT:
             raise InvalidInputError(f"{path} is not a profile. Run `vispco profile MODEL` again.")
         try:
-            with parsing("a profile", AGAIN):
-                found = cls._from_dict(data)
+            with parsing("a profile", _AGAIN):
+                found = cls(
+                    dimensions=Dimensions.from_dict(data["dimensions"]),
+                    device=data["device"],
+                    dtype=data["dtype"],
+                    batches=tuple(map(int, data["batches"])),
+                    tokens=tuple(map(int, data["tokens"])),
+                    layer_ms=tuple(tuple(map(float, row)) for row in data["layer_ms"]),
+                    fixed_ms=tuple(map(float, data["fixed_ms"])),
+                    drop_ms=tuple(map(float, data["drop_ms"])),
+                    margin=tuple(map(float, data.get("margin", ()))),
+                    tower_ms=tuple(map(float, data.get("tower_ms", ()))),
+                    facts=dict(data.get("facts") or {}),
+                )
                 found.check(f"The profile {path}")
         except ProfileError:
             raise
@@ -141,28 +245,12 @@ class TimeProfile:
             raise InvalidInputError(f"{path}: {error}") from error
         return found
 
-    @classmethod
-    def _from_dict(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            dimensions=Dimensions.from_dict(data["dimensions"]),
-            device=data["device"],
-            dtype=data["dtype"],
-            batches=tuple(map(int, data["batches"])),
-            tokens=tuple(map(int, data["tokens"])),
-            layer_ms=tuple(tuple(map(float, row)) for row in data["layer_ms"]),
-            fixed_ms=tuple(map(float, data["fixed_ms"])),
-            drop_ms=tuple(map(float, data["drop_ms"])),
-            margin=tuple(map(float, data.get("margin", ()))),
-            tower_ms=tuple(map(float, data.get("tower_ms", ()))),
-            facts=dict(data.get("facts") or {}),
-        )
-
 
 def _scaling_faults(work: Sequence[int], times: Sequence[float], what: str, slack: float = 1.0) -> list[str]:
     """Sizes whose times fall or rise as no machine's do, as a part of a sentence: the worst pair, if any."""
-    pairs = [(i, j) for j in range(len(work)) for i in range(j) if work[j] >= TWICE * work[i]]
+    pairs = [(i, j) for j in range(len(work)) for i in range(j) if work[j] >= _TWICE * work[i]]
     excess = [
-        max(times[i] / times[j] / FALL, times[j] / times[i] / (RISE * (work[j] / work[i]) ** 2)) for i, j in pairs
+        max(times[i] / times[j] / _FALL, times[j] / times[i] / (_RISE * (work[j] / work[i]) ** 2)) for i, j in pairs
     ]
     if not excess or max(excess) <= slack:
         return []

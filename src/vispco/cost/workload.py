@@ -56,6 +56,7 @@ class Workload:
     num_instruction: text tokens that scorers read; default: all of the text.
     num_read: visual tokens that never leave, since their output is read.
     planning_flops: what the plan itself takes (a predictor).
+    num_shown: visual tokens of the unpruned model, where a cut vision tower has left fewer of them; default: num_visual.
     """
 
     num_text: Tensor
@@ -66,6 +67,7 @@ class Workload:
     num_instruction: Tensor | None
     num_read: Tensor
     planning_flops: Tensor
+    num_shown: Tensor | None
 
     def __init__(
         self,
@@ -77,6 +79,7 @@ class Workload:
         num_instruction: Whole | None = None,
         num_read: Whole = 0,
         planning_flops: Whole = 0,
+        num_shown: Whole | None = None,
     ) -> None:
         for given in (site,) if isinstance(site, str) else site:
             if given not in get_args(Site):
@@ -85,15 +88,18 @@ class Workload:
                 )
         if earliest_layer < 0:
             raise InvalidInputError(f"earliest_layer={earliest_layer} was given. Layers are counted from 0.")
-        object.__setattr__(self, "num_text", _whole(num_text, "num_text"))
-        object.__setattr__(self, "num_visual", _whole(num_visual, "num_visual"))
-        object.__setattr__(self, "site", site)
-        object.__setattr__(self, "earliest_layer", earliest_layer)
-        object.__setattr__(self, "scoring", scoring)
-        asked = None if num_instruction is None else _whole(num_instruction, "num_instruction")
-        object.__setattr__(self, "num_instruction", asked)
-        object.__setattr__(self, "num_read", _whole(num_read, "num_read"))
-        object.__setattr__(self, "planning_flops", _whole(planning_flops, "planning_flops"))
+        numbers = {
+            "num_text": num_text,
+            "num_visual": num_visual,
+            "num_instruction": num_instruction,
+            "num_read": num_read,
+            "planning_flops": planning_flops,
+            "num_shown": num_shown,
+        }
+        fixed = {"site": site, "earliest_layer": earliest_layer, "scoring": scoring}
+        whole = {name: None if number is None else _whole(number, name) for name, number in numbers.items()}
+        for name, value in (fixed | whole).items():
+            object.__setattr__(self, name, value)
 
     def tokens(self, counts: Tensor) -> Tensor:
         """All tokens that enter each layer: visual ones [..., L] and the text."""
@@ -105,7 +111,8 @@ class Workload:
 
     def full(self, num_layers: int) -> Tensor:
         """Counts of the unpruned model: [..., L]."""
-        return self.num_visual[..., None].expand(*self.num_visual.shape, num_layers)
+        shown = self.num_visual if self.num_shown is None else self.num_shown
+        return shown[..., None].expand(*shown.shape, num_layers)
 
     def networks(self, num_layers: int) -> tuple[int, ...]:
         """The number of feed-forward networks that process the tokens that enter layer i, for i = 0..L-1.
@@ -151,26 +158,12 @@ class Workload:
         return replace(self, earliest_layer=earliest_layer)
 
 
-@dataclass(frozen=True, init=False, eq=False)
-class CutWorkload(Workload):
-    """Samples of which a cut vision tower has left num_visual tokens. num_shown: of the unpruned model, int64 [...]."""
-
-    num_shown: Tensor
-
-    def __init__(self, *sizes: Any, num_shown: Whole, **rest: Any) -> None:
-        super().__init__(*sizes, **rest)
-        object.__setattr__(self, "num_shown", _whole(num_shown, "num_shown"))
-
-    def full(self, num_layers: int) -> Tensor:
-        return self.num_shown[..., None].expand(*self.num_shown.shape, num_layers)
-
-
-NONE = torch.zeros((), dtype=torch.int64)
+_ZERO = torch.zeros((), dtype=torch.int64)
 
 
 def _whole(number: int | Sequence[int] | Tensor, name: str) -> Tensor:
-    if number is NONE or (type(number) is int and number == 0):
-        return NONE
+    if number is _ZERO or (type(number) is int and number == 0):
+        return _ZERO
     found = torch.as_tensor(number)
     if found.is_floating_point():
         raise InvalidInputError(f"{name}={number} was given. Numbers of tokens are integers.")

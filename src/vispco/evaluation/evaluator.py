@@ -21,7 +21,7 @@ from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.kl_meter import Reference, answer_logits
 from vispco.evaluation.tally import Tally, TowerFlops, mean
 from vispco.families import family_of
-from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.picture_setting import shrink_processor
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain, ChainLike
 

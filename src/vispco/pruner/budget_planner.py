@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import torch
@@ -12,10 +11,9 @@ from torch import Tensor
 from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, TokenLayout
-from vispco.cost import Budget, BudgetLike, BudgetWarning, Cost, CutWorkload, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, BudgetWarning, Cost, Exact, MovableCurves, Workload
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
-from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.observation import MAX_TEXT, observe
 from vispco.pruner.predictor import Predictor
 from vispco.scorers import Chain
@@ -23,8 +21,13 @@ from vispco.scorers.cost import workload_under
 
 Shape = Callable[[TokenLayout, Tensor], Tensor]
 """(layout, embeddings [B, N, D]) -> kernel parameters [B, P]."""
-_MAX_CACHED_PLANS = 1 << 16
-ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a whole prefill over its budget
+_MAX_CACHED_ROWS = 1 << 16
+_ROUNDING = 1e-12  # of the language model's FLOPs, so that no rounding lifts a whole prefill over its budget
+
+
+def deployed_gamma(kernel: Kernel) -> float | None:
+    """The gamma at deployment: infinite (hard steps) for kernels whose gamma is annealed, else the kernel's own."""
+    return math.inf if kernel.annealable else None
 
 
 class SampleBudgets:
@@ -47,21 +50,12 @@ class SampleBudgets:
             return np.full(layout.batch_size, self.budget.amount)
         tower, whole = layout.whole_pictures  # of the unpruned model
         text, visual = (torch.tensor(each) for each in (layout.num_prompt, layout.num_visual))
-        size = CutWorkload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
+        size = Workload(text, visual, "entry", 0, num_shown=torch.from_numpy(whole))
         full = np.maximum(self.cost.full(size).numpy().astype(np.float64), 1.0)
-        spent = layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
+        spent = tower_spent(layout)
         share = (self.budget.amount * (tower + full) - spent) / full
-        raised = np.maximum(share - ROUNDING, self._floor(share, (tower, spent, full), size))
-        return np.where(share >= 1.0, 1.0, raised)
-
-    def _floor(self, share: Array, prices: tuple[Array, Array, Array], size: Workload) -> Array:
-        """What the text alone takes, [B]; a warning names the floor where tower and text are over the budget.
-
-        prices: of the unpruned tower, of the tower as it ran, and of the unpruned language model.
-        """
-        tower, spent, full = prices
-        floor = self.cost.lowest_fraction(size).numpy()
-        under = (share < np.minimum(floor, 1.0)) & (size.num_visual.numpy() > 0)
+        floor = self.cost.lowest_fraction(size).numpy()  # what the text alone takes
+        under = (share < np.minimum(floor, 1.0)) & (visual.numpy() > 0)
         if under.any():
             lowest = float(np.where(under, (spent + floor * full) / (tower + full), 0.0).max())
             warnings.warn(
@@ -71,16 +65,38 @@ class SampleBudgets:
                 BudgetWarning,
                 stacklevel=2,
             )
-        found: Array = np.minimum(floor, 1.0)
-        return found
+        raised = np.maximum(share - _ROUNDING, np.minimum(floor, 1.0))
+        return np.where(share >= 1.0, 1.0, raised)
+
+
+def tower_spent(layout: TokenLayout) -> Array:
+    """FLOPs of each sample's tower as it ran: int64 [B] on the host."""
+    found: Array = layout.spent if isinstance(layout, CutLayout) else layout.tower_flops
+    return found
+
+
+class RowMemory:
+    """Rows of numbers by what they follow from: samples of one size with one shape have the same tokens."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Array] = {}
+
+    def rows(self, keys: Sequence[Hashable], make: Callable[[list[int]], Array]) -> Array:
+        """One row for each key: [B, ...]. make: the rows of the keys at some places, which are asked for the first time."""
+        new = [place for place, key in enumerate(keys) if key not in self._known]
+        if new:
+            if len(self._known) > _MAX_CACHED_ROWS:
+                self._known.clear()
+                new = list(range(len(keys)))
+            self._known |= dict(zip([keys[place] for place in new], make(new), strict=True))
+        return np.stack([self._known[key] for key in keys])
 
 
 class BudgetPlanner:
     """The engine's `Planner` for one budget: the shape's parameters, moved so that F <= B for **every** sample.
 
-    The budget holds for the prompt: answer tokens that stand in the batch (teacher forcing) are not counted. What was solved
-    once for a size and a shape is cached. chain: its scoring is paid for; without one, choosing is free. tower: the retention
-    before each block of a cut vision tower, see `Schedule.tower`.
+    The budget holds for the prompt: answer tokens that stand in the batch (teacher forcing) are not counted. chain: its scoring
+    is paid for. tower: the retention before each block of a cut vision tower, see `Schedule.tower`.
     """
 
     def __init__(
@@ -90,52 +106,37 @@ class BudgetPlanner:
         budget: BudgetLike,
         cost: Cost,
         *,
-        chain: Chain | None = None,
-        fill: bool = True,
+        chain: Chain,
         tower: tuple[float, ...] | None = None,
     ) -> None:
-        self.shape, self.kernel, self.budget, self.cost, self.fill = shape, kernel, budget, cost, fill
-        self._budgets = SampleBudgets(budget, cost)
-        self.chain, self.tower = chain, tower
-        self._solved: dict[tuple[Any, ...], Array] = {}
-        self._plans = PlanMemory()
+        self.shape, self.kernel, self.chain, self.tower = shape, kernel, chain, tower
+        self.budget = Budget.of(budget)
+        self.cost = Exact(cost.dimensions) if self.budget.kind == "prefill" else cost  # as the tower's FLOPs are
+        self._budgets = SampleBudgets(self.budget, self.cost)
+        self._solved, self._plans = RowMemory(), PlanMemory()
 
     @torch.no_grad()
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        found = self.shape(layout, embeddings).detach().double()
-        params = found if found.device.type == "cpu" else found.cpu()
+        params = self.shape(layout, embeddings).detach().double().cpu()
         sizes, budget = layout.prompt_sizes, self._budgets(layout)
         keys = tuple(
             (*size, share, row.tobytes())
             for size, share, row in zip(sizes.tolist(), budget.tolist(), params.numpy(), strict=True)
         )
-        return self._plans.recall(keys, lambda: self._plan(keys, params, sizes, budget))
 
-    def _plan(self, keys: Sequence[tuple[Any, ...]], params: Tensor, sizes: Array, budget: Array) -> TokenPlan:
-        new = [row for row, key in enumerate(keys) if key not in self._solved]
-        if new:
-            if len(self._solved) > _MAX_CACHED_PLANS:
-                self._solved.clear()
-                new = list(range(len(keys)))
-            solved = self._solve(params[new], sizes[new], budget[new])
-            self._solved |= dict(zip([keys[row] for row in new], solved, strict=True))
-        flops = tuple(self._planning_flops(sizes).tolist())
-        return TokenPlan(torch.from_numpy(np.stack([self._solved[key] for key in keys])), planning_flops=flops)
-
-    def _solve(self, params: Tensor, sizes: Array, budget: Array) -> Array:
-        """Whole tokens [n, L] of shapes [n, P] for samples of sizes [n, 4] at fractions [n]."""
-        columns = [torch.from_numpy(np.ascontiguousarray(column)) for column in sizes.T]
-        planning = torch.from_numpy(self._planning_flops(sizes))
-        if self.chain is None:
-            text, visual, _, read, *shown = columns
-            load: Workload = CutWorkload(
-                *(text, visual, "entry", self.kernel.earliest_layer, None, None, read, planning),
-                num_shown=shown[0] if shown else visual,
-            )
-        else:
+        def solve(places: list[int]) -> Array:
+            columns = [torch.from_numpy(np.ascontiguousarray(column)) for column in sizes[places].T]
+            planning = torch.from_numpy(self._planning_flops(sizes[places]))
             load = workload_under(self.chain, self.cost.dimensions, *columns, planning_flops=planning)
-        curves = MovableCurves(self.kernel, params, self.cost.num_layers, gamma=deployed_gamma(self.kernel))
-        return curves.counts(np.arange(len(sizes)), budget, load, self.cost, fill=self.fill)
+            gamma = deployed_gamma(self.kernel)
+            curves = MovableCurves(self.kernel, params[places], self.cost.num_layers, gamma=gamma)
+            return curves.counts(np.arange(len(places)), budget[places], load, self.cost)
+
+        def make() -> TokenPlan:
+            counts = torch.from_numpy(self._solved.rows(keys, solve))
+            return TokenPlan(counts, planning_flops=tuple(self._planning_flops(sizes).tolist()))
+
+        return self._plans.recall(keys, make)
 
     def _planning_flops(self, sizes: Array) -> Array:
         """Of samples [B, 4]: int64 [B]."""

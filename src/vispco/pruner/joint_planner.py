@@ -1,11 +1,11 @@
-"""The planner of a joint search: a configuration for each sample, within its budget."""
+"""The planners of a joint search: a configuration for each sample, within its budget of FLOPs, time (`0.6t`, `40ms`) or bytes (`120MB`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -14,32 +14,29 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
-from vispco.cost import Budget, BudgetLike, Cost, CutWorkload, Exact, MovableCurves, Workload
+from vispco.cost import Budget, BudgetLike, Cost, Exact, MovableCurves, Workload
 from vispco.cost.host import HostPricing, as_array
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
-from vispco.pruner.budget_planner import SampleBudgets
+from vispco.pruner.budget_planner import RowMemory, SampleBudgets, deployed_gamma
 from vispco.pruner.configurations import level_of, nearest_level, text_floor
-from vispco.pruner.found_shape import deployed_gamma
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import BatchRegression
-from vispco.pruner.mean_budget import KlCurves, MultiplierBracket, solve_multiplier
-from vispco.pruner.mean_controller import MeanController, MultiplierLadder
+from vispco.pruner.mean_budget import KlCurves, MeanController, MultiplierBracket, MultiplierLadder, solve_multiplier
+from vispco.pruner.measured_planner import STEPS, MeasuredPlanner
 from vispco.pruner.observation import Observation
 from vispco.scorers import MixedChain
 from vispco.scorers.cost import ChainScoring, workload_under
 from vispco.scorers.mixture import batch_kind
 
-_MAX_CACHED_PLANS = 1 << 16
 _NO_CONFIGURATION = 10.0  # the loss of a level that a kind of chains has none for; more than any
 
 
 @dataclass(frozen=True, eq=False)
 class JointChoice:
-    """For each sample, on the host: anchor int64 [B], the number of its configuration; chain int64 [B]; budget [B]."""
+    """For each sample, on the host: anchor int64 [B], the number of its configuration; budget [B]."""
 
     anchor: Array
-    chain: Array
     budget: Array
 
 
@@ -54,27 +51,23 @@ class JointPlanner:
 
     def __init__(self, predictor: JointPredictor, budget: BudgetLike, controller: MeanController | None = None) -> None:
         self.predictor, self.budget = predictor, Budget.of(budget)
-        if self.budget.kind not in ("flops", "prefill"):
-            raise InvalidInputError(
-                f"The budget {self.budget} was given. This planner is for FLOPs (0.5, 50%, 0.4p or mean:0.2,max:0.5); see "
-                "JointMeasuredPlanner."
-            )
-        self.cost, self.kernel, self.chains = predictor.make_cost(), predictor.kernel, predictor.chains
+        self.cost, self.kernel, self.known = predictor.make_cost(), predictor.kernel, predictor.configurations
         if self.budget.kind == "prefill":  # FLOPs beside the tower's are exact ones
             self.cost = Exact(self.cost.dimensions)
         self._budgets = SampleBudgets(self.budget, self.cost)
-        self.known = predictor.configurations
+        self.chains, self._level, self._chain = (
+            self.known.chains,
+            as_array(self.known.level),
+            as_array(self.known.chain),
+        )
         self.used = self._used_chains()
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
         self.reader = BatchRegression(predictor.memory)
-        self.curves = MovableCurves(
-            self.kernel, self.known.params, self.cost.num_layers, gamma=deployed_gamma(self.kernel)
-        )
-        self._usable, self._level = as_array(self.usable()), as_array(self.known.level)
-        self._chain = as_array(self.known.chain)
-        self._floors: dict[tuple[int, ...], Array] = {}
-        self._solved: dict[tuple[Any, ...], Array] = {}
-        self._plans = PlanMemory()
+        gamma = deployed_gamma(self.kernel)
+        self.curves = MovableCurves(self.kernel, self.known.params, self.cost.num_layers, gamma=gamma)
+        # bool [K], the configurations that may be used: those that are kept, of chains that share a batch
+        self.usable: Array = as_array(predictor.kept) & np.isin(self._chain, self.used)
+        self._floors, self._solved, self._plans = RowMemory(), RowMemory(), PlanMemory()
         self._spent: WeakKeyDictionary[TokenPlan, Array] = WeakKeyDictionary()
         self.multiplier: MultiplierBracket | None = None
         self.controller = controller if self.budget.is_mean else None
@@ -100,14 +93,14 @@ class JointPlanner:
         # A plan by the price that the inputs before have left; inputs without a picture do not take part.
         assert self._ladder is not None  # noqa: S101 - made with the mean budget
         sizes = layout.prompt_sizes
-        usable = np.where(self._usable, self.reader.estimate(layout, embeddings), np.inf)
+        usable = np.where(self.usable, self.reader.estimate(layout, embeddings), np.inf)
         floors, seen = self._lowest(sizes), sizes[:, 1] > 0
         spend = self._ladder.spend(self._curves(usable, floors[:, 0]))
         given = spend[:, self._ladder.place].copy()
         given[seen] = self.controller.budgets(self._ladder, spend[seen])
         budget = np.minimum(given, self.budget.cap or 1.0)
         anchor = self.known.best(usable, budget, floors)
-        plan = self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
+        plan = self._plan(sizes, JointChoice(anchor, budget))
         # What the samples of a plan spend, as fractions: [B]. Plans come again, and are the same objects then.
         if plan not in self._spent:
             self._spent[plan] = self._fractions(sizes, anchor, plan.counts.numpy())
@@ -134,39 +127,29 @@ class JointPlanner:
         """Whole tokens for each sample, within its budget."""
         return self._plan(as_array(observation.sizes), choice)
 
-    def usable(self) -> Tensor:
-        """The configurations that may be used: those that are kept, of chains that share a batch. bool [K]."""
-        used = torch.isin(self.predictor.chain, torch.tensor(self.used, device=self.predictor.chain.device))
-        usable: Tensor = self.predictor.kept & used
-        return usable
-
     def _choose(self, sizes: Array, estimate: Array, budget: Array) -> JointChoice:
         """sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`. estimate: [B, K], the KL of each configuration. budget: [B]."""
         floors = self._lowest(sizes)
-        estimate = np.where(self._usable, estimate, np.inf)
+        estimate = np.where(self.usable, estimate, np.inf)
         if self.multiplier is not None:
             spent = self._curves(estimate, floors[:, 0]).spend(self.multiplier)
             budget = np.minimum(spent, self.budget.cap or 1.0)
-        anchor = self.known.best(estimate, budget, floors)
-        return JointChoice(anchor, self._chain[anchor], budget)
+        return JointChoice(self.known.best(estimate, budget, floors), budget)
 
     def _plan(self, sizes: Array, choice: JointChoice) -> TokenPlan:
         keys = tuple(zip(*sizes.T.tolist(), choice.anchor.tolist(), choice.budget.tolist(), strict=True))
-        return self._plans.recall(keys, lambda: self._make_plan(keys, sizes, choice))
 
-    def _make_plan(self, keys: Sequence[tuple[Any, ...]], sizes: Array, choice: JointChoice) -> TokenPlan:
-        number = {chain: place for place, chain in enumerate(self.used)}
-        groups = tuple(number[chain] for chain in choice.chain.tolist())
-        new = [place for place, key in enumerate(keys) if key not in self._solved]
-        if new:
-            if len(self._solved) > _MAX_CACHED_PLANS:
-                self._solved.clear()
-                new = list(range(len(keys)))
-            solved = self.solve(sizes[new], choice.anchor[new], choice.budget[new], self.cost)
-            self._solved |= {keys[place]: row for place, row in zip(new, solved, strict=True)}
-        counts = torch.from_numpy(np.stack([self._solved[key] for key in keys]))
+        def solve(places: list[int]) -> Array:
+            return self.solve(sizes[places], choice.anchor[places], choice.budget[places], self.cost)
+
+        return self._plans.recall(keys, lambda: self.as_plan(self._solved.rows(keys, solve), choice.anchor, sizes))
+
+    def as_plan(self, counts: Array, anchor: Array, sizes: Array) -> TokenPlan:
+        """Whole tokens [B, L] of samples [B, 4], each under the chain of its configuration [B]."""
+        chains = self._chain[anchor].tolist()
+        groups = tuple(self.used.index(chain) for chain in chains) if len(self.used) > 1 else None
         flops = tuple(self.reader.flops(sizes).tolist())
-        return TokenPlan(counts, groups=groups if len(self.used) > 1 else None, planning_flops=flops)
+        return TokenPlan(torch.from_numpy(counts), groups=groups, planning_flops=flops)
 
     def solve(self, sizes: Array, anchor: Array, budget: Array, cost: Cost, asked: Budget | None = None) -> Array:
         """Whole tokens [n, L] of configurations [n] at fractions [n] of a cost, for the layers that their chains may prune.
@@ -194,11 +177,11 @@ class JointPlanner:
 
     def _calibration(self) -> tuple[KlCurves, Callable[[Array], Array]]:
         """The curves of the calibration samples, each estimated from the others, and what they spend of budgets [M]: [M]."""
-        sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate_leave_one_out())
+        sizes, estimate = self.predictor.sizes.cpu(), as_array(self.predictor.estimate())
         floor, asked = text_floor(sizes[:, 0], sizes[:, 1], self.cost), as_array(sizes)
 
         def realised(budget: Array) -> Array:
-            anchor = self.known.best(np.where(self._usable, estimate, np.inf), budget, self._lowest(asked))
+            anchor = self.known.best(np.where(self.usable, estimate, np.inf), budget, self._lowest(asked))
             return self._fractions(asked, anchor, self.solve(asked, anchor, budget, self.cost))
 
         return self._curves(estimate, as_array(floor)), realised
@@ -213,29 +196,28 @@ class JointPlanner:
         return spent
 
     def _curves(self, estimate: Array, floor: Array) -> KlCurves:
-        inside = self._usable
-        return KlCurves.of(estimate[:, inside], self._level[inside], floor, self.budget.cap or 1.0)
+        return KlCurves.of(estimate[:, self.usable], self._level[self.usable], floor, self.budget.cap or 1.0)
 
     def _lowest(self, sizes: Array) -> Array:
         """Of each sample, what it spends at least with text alone, and under each chain: float64 [B, 1 + chains]."""
-        keys = list(map(tuple, sizes.tolist()))
-        if not self._floors.keys() >= set(keys):
-            load = self._workload(0, sizes)
+
+        def make(places: list[int]) -> Array:
+            load = self._workload(0, sizes[places])
             first = HostPricing(self.cost, load)
-            text_alone = CutWorkload(load.num_text, load.num_visual, "entry", 0, num_shown=load.full(1)[..., 0])
+            text_alone = Workload(load.num_text, load.num_visual, "entry", 0, num_shown=load.full(1)[..., 0])
             plain = [chain.with_compensation(0.0) for chain in self.chains]  # chains that differ in it cost the same
             loads = {chain: self._workload(plain.index(chain), load) for chain in dict.fromkeys(plain)}
             lowest = {chain: HostPricing(self.cost, own, first).lowest for chain, own in loads.items()}
-            floors = np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
-            self._floors |= dict(zip(keys, floors, strict=True))
-        return np.stack([self._floors[key] for key in keys])
+            return np.stack([HostPricing(self.cost, text_alone).lowest, *(lowest[each] for each in plain)], axis=1)
+
+        return self._floors.rows(list(map(tuple, sizes.tolist())), make)
 
     def _used_chains(self) -> list[int]:
         """Numbers of the chains that are used, of one kind that shares a batch: the one with the least loss.
 
         A hard budget is served by the levels near it; for a mean, a kind must have configurations at as many levels as any.
         """
-        levels, loss = as_array(self.known.level), as_array(self.predictor.memory.kl.mean(0))
+        loss = as_array(self.predictor.memory.kl.mean(0))
         served = dict.fromkeys(self.known.levels, 1)
         if not self.budget.is_mean and self.budget.kind == "flops":
             sizes = self.predictor.sizes.cpu()
@@ -245,7 +227,7 @@ class JointPlanner:
         numbers: dict[object, set[int]] = {}
         least: dict[object, dict[float, float]] = {}
         for place in np.flatnonzero(as_array(self.predictor.kept)).tolist():
-            number, level = int(self.predictor.chain[place]), float(levels[place])
+            number, level = int(self._chain[place]), float(self._level[place])
             kind = batch_kind(self.chains[number])
             numbers.setdefault(kind, set()).add(number)
             own = least.setdefault(kind, {})
@@ -255,3 +237,28 @@ class JointPlanner:
             for kind, own in least.items()
         }
         return sorted(numbers[min(lost, key=lambda kind: lost[kind])])
+
+
+class JointMeasuredPlanner(MeasuredPlanner):
+    """Every sample gets the configuration for the share of the FLOPs that its budget comes to, solved for the budget itself.
+
+    Where time holds for the batch, a drop takes time wherever any sample drops: so all follow the configuration of the longest.
+    """
+
+    def __init__(self, predictor: JointPredictor, budget: Budget) -> None:
+        dimensions = predictor.make_cost().dimensions
+        super().__init__(budget, partial(JointPlanner, predictor), predictor.kernel, dimensions)
+        self._first: JointPlanner = self._at(STEPS // 2)
+        self.chain = self._first.chain
+
+    def _choose(self, step: int, layout: TokenLayout, embeddings: Tensor) -> Array:
+        """The configuration of each sample: int64 [B]."""
+        planner: JointPlanner = self._at(step)
+        return planner.choose_batch(layout, embeddings).anchor
+
+    def _solve(self, step: int, chosen: Array, sizes: Array, share: Array, cost: Cost) -> Array:
+        planner: JointPlanner = self._at(step)
+        return planner.solve(sizes, chosen, share, cost, self.budget)
+
+    def _as_plan(self, counts: Array, chosen: Array, sizes: Array) -> TokenPlan:
+        return self._first.as_plan(counts, chosen, sizes)

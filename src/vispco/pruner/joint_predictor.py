@@ -99,10 +99,9 @@ class JointPredictor(PreTrainedModel):  # type: ignore[misc]
     def _init_weights(self, module: Any) -> None:
         """There are no weights to initialise: all of it is buffers."""
 
-    def estimate(self, observation: Observation) -> Tensor:
-        """The estimated KL of each configuration: [B, K], infinite where one is not kept."""
-        return torch.where(self.kept, self.memory.estimate(observation), torch.inf)
+    def estimate(self, observation: Observation | None = None) -> Tensor:
+        """The estimated KL of each configuration: [B, K], infinite where one is not kept.
 
-    def estimate_leave_one_out(self) -> Tensor:
-        """The same for the calibration samples themselves, each estimated from the others: [M, K]."""
-        return torch.where(self.kept, self.memory.estimate(), torch.inf)
+        Without an observation: of the calibration samples themselves, each from the others (leave-one-out).
+        """
+        return torch.where(self.kept, self.memory.estimate(observation), torch.inf)

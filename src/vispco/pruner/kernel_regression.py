@@ -5,7 +5,6 @@ for a batch that the engine sees, in few operations: all that does not depend on
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -110,51 +109,32 @@ class KernelRegression(nn.Module):
         self.bandwidth.copy_(bandwidth)
 
 
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """Arrays that do not depend on the input.
-
-    centre, scale: [F]. axes: [F, 3 Q], for words, picture and size apart. parts: [F, 2], which number belongs to words and
-    which to the picture. keys: [Q, M]; lengths: [M], minus half of their squares. kl: [M, K]. sharpness: [W, 1, 1], one over
-    each bandwidth.
-    """
-
-    centre: Numbers
-    scale: Numbers
-    axes: Numbers
-    parts: Numbers
-    keys: Numbers
-    lengths: Numbers
-    kl: Numbers
-    sharpness: Numbers
-
-
 class BatchRegression:
     """`KernelRegression.estimate` of `observe(layout, embeddings)`, for the engine."""
 
     def __init__(self, regression: KernelRegression) -> None:
         self.regression = regression
         self.bandwidths, self.which = np.unique(regression.bandwidth.cpu().numpy(), return_inverse=True)
-        self._tables: dict[tuple[torch.device, bool], _Tables] = {}
+        self._tables: dict[tuple[torch.device, bool], tuple[Numbers, ...]] = {}
         self._tables_on(regression.keys.device)
 
     def estimate(self, layout: TokenLayout, embeddings: Tensor) -> Array:
         """The loss of each configuration: float32 [B, K] on the host. embeddings: [B, N, D], what enters the language model."""
-        tables, axes = self._tables_on(embeddings.device), self.regression.axes.shape[1]
-        scaled = (batch_features(layout, embeddings) - tables.centre) * tables.scale
-        projected = scaled @ tables.axes  # of words, picture and size apart: [B, 3 Q]
-        words, picture, size = (projected[:, at : at + axes] for at in range(0, 3 * axes, axes))
-        inverse = ((scaled * scaled) @ tables.parts).clip(_SMALLEST) ** -0.5  # [B, 2]
+        centre, scale, axes, parts, keys, lengths, kl, sharpness = self._tables_on(embeddings.device)
+        scaled = (batch_features(layout, embeddings) - centre) * scale
+        projected, width = scaled @ axes, keys.shape[0]  # of words, picture and size apart: [B, 3 Q]
+        words, picture, size = (projected[:, at : at + width] for at in range(0, 3 * width, width))
+        inverse = ((scaled * scaled) @ parts).clip(_SMALLEST) ** -0.5  # [B, 2]
         if isinstance(scaled, Tensor):
             points = torch.addcmul(torch.addcmul(size, words, inverse[:, :1]), picture, inverse[:, 1:])  # [B, Q]
             # -|x - y|^2 / 2, without |x|^2, which is the same for all y
-            near = torch.addmm(tables.lengths, points, tables.keys)
-            found = ((near * tables.sharpness).softmax(-1) @ tables.kl).cpu().numpy()
+            near = torch.addmm(lengths, points, keys)
+            found = ((near * sharpness).softmax(-1) @ kl).cpu().numpy()
         else:
             points = size + words * inverse[:, :1] + picture * inverse[:, 1:]
-            near = (points @ tables.keys + tables.lengths) * tables.sharpness
+            near = (points @ keys + lengths) * sharpness
             grown = np.exp(near - near.max(axis=-1, keepdims=True))
-            found = grown / grown.sum(axis=-1, keepdims=True) @ tables.kl
+            found = grown / grown.sum(axis=-1, keepdims=True) @ kl
         # found: the loss under each of the W bandwidths, [W, B, K]
         own: Array = found[0] if len(found) == 1 else found[self.which, :, np.arange(len(self.which))].T
         return own
@@ -168,7 +148,11 @@ class BatchRegression:
         return np.asarray(pooled + compared, dtype=np.int64)
 
     @torch.no_grad()
-    def _tables_on(self, device: torch.device) -> _Tables:
+    def _tables_on(self, device: torch.device) -> tuple[Numbers, ...]:
+        """Arrays that do not depend on the input: centre and scale [F], axes [F, 3 Q] for words, picture and size apart, parts
+        [F, 2] (which number belongs to words, and which to the picture), keys [Q, M], minus half of their squared lengths [M],
+        kl [M, K], and one over each bandwidth [W, 1, 1].
+        """
         key, fitted = (device, is_on_host(device)), self.regression
         if key in self._tables:
             return self._tables[key]
@@ -191,7 +175,7 @@ class BatchRegression:
                 fitted.kl.cpu(),
                 torch.from_numpy((1.0 / self.bandwidths).astype(np.float32))[:, None, None],
             )
-            self._tables = {key: _Tables(*(as_numbers(each.contiguous().to(device)) for each in made))}
+            self._tables = {key: tuple(as_numbers(each.contiguous().to(device)) for each in made)}
         return self._tables[key]
 
 

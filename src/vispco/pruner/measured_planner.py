@@ -1,7 +1,6 @@
 """Planners for budgets that are no fraction of the FLOPs: of time (`0.6t`, `40ms`) or of KV bytes (`120MB`)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,45 +15,98 @@ from vispco.cost.time_profile import ProfileError
 from vispco.cost.workload import Array
 from vispco.engine.plan import PlanMemory, TokenPlan
 from vispco.kernels import Kernel
-from vispco.pruner.found_shape import deployed_gamma
+from vispco.pruner.budget_planner import deployed_gamma
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
-_MakeShape = Callable[[float], Callable[[TokenLayout, Tensor], Tensor]]
-"""A fraction of the FLOPs -> the shapes for it."""
 STEPS = 50  # fractions of the FLOPs for which a shape is looked up: whole percents in twos
 
 
-@dataclass(frozen=True, eq=False)
-class Priced:
-    """A problem that a planner solves: a kernel on layers of these sizes, and the chain that chooses, if that is known."""
+class MeasuredPlanner:
+    """The engine's `Planner` for a budget of time or of bytes.
 
-    kernel: Kernel
-    dimensions: Dimensions
-    chain: Chain | None = None
+    Bytes hold for every sample. Time holds for the batch: a layer takes what its longest row takes, so one length of rows is
+    planned for each layer, and every sample keeps as many tokens as fit into it beside its text.
 
-    def workload(self, sizes: Any) -> Workload:
+    make_shape: the shapes (`Shape`) for a fraction of the FLOPs, of a kernel on layers of these dimensions. scored: the chain
+    whose scoring is paid for; None: choosing is free.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        make_shape: Callable[[Budget], Any],
+        kernel: Kernel,
+        dimensions: Dimensions,
+        scored: Chain | None = None,
+    ) -> None:
+        self.budget, self.make_shape, self.kernel, self.dimensions = budget, make_shape, kernel, dimensions
+        self.scored = scored
+        self._costs, self._plans = MeasuredCosts(dimensions), PlanMemory()
+        self._limits: dict[tuple[Any, ...], tuple[int, Array, Measured]] = {}
+        self._shapes: dict[int, Any] = {}
+
+    @torch.no_grad()
+    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
+        sizes = layout.prompt_sizes
+        if self.budget.kind == "bytes":
+            cost, load = KvBytes(self.dimensions), self._workload(sizes)
+            share = np.minimum(1.0, self.budget.amount / HostPricing(cost, load).divisor)
+            step = self._step(share, load, cost)
+            chosen = self._choose(step, layout, embeddings)
+            return self._as_plan(self._solve(step, chosen, sizes, share, cost), chosen, sizes)
+        longest = int(sizes[:, :2].sum(axis=1).argmax())
+        step, share, measured = self._time_limit(sizes, embeddings)
+        chosen = self._choose(step, layout, embeddings)[longest : longest + 1]
+
+        def make() -> TokenPlan:
+            kept = self._solve(step, chosen, covering_size(sizes), share, measured)[0]
+            return self._as_plan(share_rows(kept, sizes), np.repeat(chosen, len(sizes), axis=0), sizes)
+
+        key = (embeddings.device, embeddings.dtype, sizes.shape, sizes.tobytes(), chosen.tobytes())
+        return self._plans.recall(key, make)
+
+    def _time_limit(self, sizes: Array, embeddings: Tensor) -> tuple[int, Array, Measured]:
+        """Of a batch: its fraction of the FLOPs in steps, and the share [1] of the time of the sample that stands for it."""
+        size = covering_size(sizes)
+        key = (size.tobytes(), len(sizes), embeddings.device, embeddings.dtype)
+        if key not in self._limits:
+            cost, load = self._costs.at(len(sizes), embeddings), self._workload(size)
+            share = time_share(self.budget, load, cost)
+            self._limits[key] = self._step(share, load, cost), share, cost
+        return self._limits[key]
+
+    def _workload(self, sizes: Array) -> Workload:
         """Samples of these sizes: int64 [n, 2 or 4], see `TokenLayout.prompt_sizes`."""
-        columns = [torch.from_numpy(column.copy()) for column in np.asarray(sizes, dtype=np.int64).T]
-        if self.chain is not None:
-            return workload_under(self.chain, self.dimensions, *columns).pinned(self.kernel.earliest_layer)
+        columns = [torch.from_numpy(column.copy()) for column in sizes.T]
+        if self.scored is not None:
+            return workload_under(self.scored, self.dimensions, *columns).pinned(self.kernel.earliest_layer)
         read = columns[3] if len(columns) > 2 else 0
         return Workload(columns[0], columns[1], earliest_layer=self.kernel.earliest_layer, num_read=read)
 
-    def counts(self, params: Tensor, budget: Array, workload: Workload, cost: Cost, asked: Budget) -> Array:
-        """Whole tokens [n, L] of shapes params [n, P] at fractions [n] of a cost, to which the asked budget comes."""
-        gamma, share = deployed_gamma(self.kernel), torch.from_numpy(budget)
-        return counts_for_budget(self.kernel, params, share, workload, cost, gamma=gamma, asked=asked).numpy()
+    def _step(self, share: Array, workload: Workload, cost: Cost) -> int:
+        """The fraction of the FLOPs that shares of another cost come to, in whole steps, of which `STEPS` are all."""
+        return max(1, round(STEPS * flops_fraction(share, workload, cost)))
 
-    def flops_fraction(self, budget: Array, workload: Workload, cost: Cost) -> float:
-        """The mean fraction of the FLOPs that fractions of another cost come to: for the choice of a shape."""
-        pricing, exact = HostPricing(cost, workload), HostPricing(Exact(self.dimensions), workload)
-        curve = pricing.meet(np.ones((len(budget), self.dimensions.num_layers)), np.maximum(budget, pricing.lowest))
-        return float((exact.relaxed(curve) / exact.divisor).mean())
+    def _at(self, step: int) -> Any:
+        """What `make_shape` gives for a fraction of the FLOPs, in whole steps."""
+        if step not in self._shapes:
+            self._shapes[step] = self.make_shape(Budget("flops", min(1.0, step / STEPS)))
+        return self._shapes[step]
 
-    def step(self, budget: Array, workload: Workload, cost: Cost) -> int:
-        """`flops_fraction` in whole steps, of which `STEPS` are all of the FLOPs."""
-        return max(1, round(STEPS * self.flops_fraction(budget, workload, cost)))
+    def _choose(self, step: int, layout: TokenLayout, embeddings: Tensor) -> Array:
+        """What each sample gets: [B, ...], here the parameters of its shape."""
+        found: Array = self._at(step)(layout, embeddings).double().cpu().numpy()
+        return found
+
+    def _solve(self, step: int, chosen: Array, sizes: Array, share: Array, cost: Cost) -> Array:  # noqa: ARG002
+        """Whole tokens [n, L] by what was chosen [n, ...] for samples of sizes [n, 4], at shares [n] of a cost."""
+        params, shares, load = torch.from_numpy(chosen), torch.from_numpy(share), self._workload(sizes)
+        gamma = deployed_gamma(self.kernel)
+        return counts_for_budget(self.kernel, params, shares, load, cost, gamma=gamma, asked=self.budget).numpy()
+
+    def _as_plan(self, counts: Array, chosen: Array, sizes: Array) -> TokenPlan:  # noqa: ARG002
+        return TokenPlan(torch.from_numpy(counts))
 
 
 class MeasuredCosts:
@@ -94,14 +146,21 @@ def time_share(budget: Budget, workload: Workload, cost: Measured) -> Array:
     return found
 
 
-def covering_size(sizes: Array) -> tuple[int, ...]:
-    """The sample that stands for a batch in time: as much text as any, as long as the longest; see `TokenLayout.prompt_sizes`.
+def flops_fraction(share: Array, workload: Workload, cost: Cost) -> float:
+    """The mean fraction of the FLOPs that shares [n] of another cost come to: for the choice of a shape."""
+    pricing, exact = HostPricing(cost, workload), HostPricing(Exact(cost.dimensions), workload)
+    curve = pricing.meet(np.ones((len(share), cost.num_layers)), np.maximum(share, pricing.lowest))
+    return float((exact.relaxed(curve) / exact.divisor).mean())
+
+
+def covering_size(sizes: Array) -> Array:
+    """The sample that stands for a batch in time: as much text as any, as long as the longest: int64 [1, 2 or 4].
 
     A layer takes what its longest row takes, and text never leaves: so a sample with much text bounds the batch, even where
-    another one is longer before pruning.
+    another one is longer before pruning. sizes: [B, 2 or 4], see `TokenLayout.prompt_sizes`.
     """
-    text = int(sizes[:, 0].max())
-    return text, int(sizes[:, :2].sum(axis=1).max()) - text, *(int(number) for number in sizes[:, 2:].max(axis=0))
+    text = sizes[:, 0].max()
+    return np.array([[text, sizes[:, :2].sum(axis=1).max() - text, *sizes[:, 2:].max(axis=0)]])
 
 
 def share_rows(kept: Array, sizes: Array) -> Array:
@@ -109,84 +168,6 @@ def share_rows(kept: Array, sizes: Array) -> Array:
     text, visual = sizes[:, :1], sizes[:, 1:2]
     found: Array = np.minimum(kept + text.max() - text, visual)
     return found
-
-
-@dataclass(frozen=True, eq=False)
-class _TimeLimit:
-    """The limit of a batch: the sample that stands for it, and the share [1] of that sample's unpruned time.
-
-    step: the fraction of the FLOPs that it comes to, in whole steps.
-    """
-
-    workload: Workload
-    share: Array
-    cost: Measured
-    step: int
-
-
-class TimeLimits:
-    """The limits of a budget of time by the `covering_size` of a batch, each worked out once."""
-
-    def __init__(self, budget: Budget, priced: Priced) -> None:
-        self.budget, self.priced = budget, priced
-        self.costs = MeasuredCosts(priced.dimensions)
-        self._known: dict[tuple[Any, ...], _TimeLimit] = {}
-
-    def of(self, size: tuple[int, ...], batch: int, embeddings: Tensor) -> _TimeLimit:
-        """The limit of a batch that a sample of this size stands for."""
-        cost = self.costs.at(batch, embeddings)
-        key = (*size, batch, embeddings.device, embeddings.dtype)
-        found = self._known.get(key)
-        if found is None:
-            workload = self.priced.workload([size])
-            share = time_share(self.budget, workload, cost)
-            found = self._known[key] = _TimeLimit(workload, share, cost, self.priced.step(share, workload, cost))
-        return found
-
-
-class MeasuredPlanner:
-    """The engine's `Planner` for a budget of time or of bytes.
-
-    Bytes hold for every sample. Time holds for the batch: a layer takes what its longest row takes, so one length of rows is
-    planned for each layer, and every sample keeps as many tokens as fit into it beside its text.
-    """
-
-    def __init__(self, budget: Budget, make_shape: _MakeShape, priced: Priced) -> None:
-        self.budget, self.make_shape, self.priced = budget, make_shape, priced
-        self._shapes: dict[int, Any] = {}
-        self._limits = TimeLimits(budget, priced)
-        self._plans = PlanMemory()
-
-    def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        plan = self._by_bytes if self.budget.kind == "bytes" else self._by_time
-        return plan(layout, embeddings)
-
-    def _by_bytes(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        cost = KvBytes(self.priced.dimensions)
-        workload = self.priced.workload(layout.prompt_sizes)
-        budget = np.minimum(1.0, self.budget.amount / HostPricing(cost, workload).divisor)
-        params = self._params(self.priced.step(budget, workload, cost), layout, embeddings)
-        return TokenPlan(torch.from_numpy(self.priced.counts(params, budget, workload, cost, self.budget)))
-
-    def _by_time(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
-        rows = layout.prompt_sizes
-        sizes = tuple(map(tuple, rows.tolist()))
-        longest = max(range(len(sizes)), key=lambda place: sum(sizes[place][:2]))
-        limit = self._limits.of(covering_size(rows), len(sizes), embeddings)
-        params = self._params(limit.step, layout, embeddings)[longest : longest + 1]
-
-        def make() -> TokenPlan:
-            kept = self.priced.counts(params, limit.share, limit.workload, limit.cost, self.budget)[0]
-            return TokenPlan(torch.from_numpy(share_rows(kept, rows)))
-
-        return self._plans.recall((limit, sizes, params.numpy().tobytes()), make)
-
-    def _params(self, step: int, layout: TokenLayout, embeddings: Tensor) -> Tensor:
-        """The shape of each sample, for a fraction of the FLOPs in whole steps: [B, P], on the host."""
-        if step not in self._shapes:
-            self._shapes[step] = self.make_shape(min(1.0, step / STEPS))
-        found: Tensor = self._shapes[step](layout, embeddings)
-        return found.detach().double().cpu()
 
 
 def device_name(device: torch.device) -> str:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 
@@ -14,12 +14,8 @@ from vispco.core.errors import InvalidInputError, UnsupportedModelError
 from vispco.cost import Dimensions
 from vispco.engine import unwrap
 
-if TYPE_CHECKING:
-    from vispco.pruner.pruner_spec import PrunerSpec
-
 _SPREAD = 256  # numbers of each tensor that the digest is made of, at equal distances
 _LONGEST = 60  # characters of a size in a message
-_NOT_SIZES = ("dtype_bytes",)  # the same model in another precision is the same model
 
 
 class OtherWeightsWarning(UserWarning):
@@ -43,11 +39,8 @@ class ModelFingerprint:
         """The fingerprint of a model. Weights count by name, shape and some numbers; those not in memory, by name and shape."""
         model = unwrap(model)
         sizes = Dimensions.from_config(model.config).to_dict()
-        known = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in sizes.items()
-            if name not in _NOT_SIZES
-        }
+        del sizes["dtype_bytes"]  # the same model in another precision is the same model
+        known = {name: list(value) if isinstance(value, tuple) else value for name, value in sizes.items()}
         digest = blake2b(digest_size=16)
         # of compiled parts
         named = {name.replace("_orig_mod.", ""): tensor for name, tensor in model.named_parameters()}
@@ -98,18 +91,6 @@ class ModelFingerprint:
                 OtherWeightsWarning,
                 stacklevel=3,
             )
-
-
-def check_model(spec: PrunerSpec, model: Any) -> None:
-    """Raise if what was loaded was made for another model. Of older runs only the language model's sizes are known."""
-    if spec.fingerprint is not None:
-        made_for = ModelFingerprint.from_dict(spec.fingerprint)
-    else:
-        sizes = (spec.cost or {}).get("dimensions")
-        if not isinstance(sizes, Mapping):
-            return
-        made_for = ModelFingerprint("", {name: sizes[name] for name in sizes if name not in _NOT_SIZES}, "")
-    made_for.check(model, f"The pruner in {spec.folder}")
 
 
 def _known(value: Any) -> Any:

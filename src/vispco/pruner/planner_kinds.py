@@ -6,6 +6,7 @@ Another kind is one function, registered by `@PLANNERS.register(name=...)` or by
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,14 +20,21 @@ from vispco.core.runs import files
 from vispco.core.runs.files import DamagedFileError
 from vispco.core.schedule import Schedule, whole_cells
 from vispco.core.weights import check_weights, hide_weight_bars
-from vispco.cost import Budget, BudgetLike, Cost, Exact, Workload
+from vispco.cost import Budget, Cost, Workload, schedule_for_budget
 from vispco.engine import unwrap
 from vispco.engine.plan import Planner
 from vispco.families import family_of
 from vispco.kernels import Kernel
-from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, Shape, static_shape
-from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, Shape, deployed_gamma, static_shape
+from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
+from vispco.pruner.joint_predictor import JointPredictor
+from vispco.pruner.mean_budget import MeanController
+from vispco.pruner.measured_planner import MeasuredPlanner
+from vispco.pruner.picture_setting import PictureSetting
+from vispco.pruner.predictor import Predictor
 from vispco.pruner.pruner_spec import PrunerSpec, is_pruner
+from vispco.pruner.search_files import PREDICTOR, FoundShape
+from vispco.pruner.whole_planner import WholePlanner
 from vispco.scorers import Chain
 from vispco.scorers.cost import workload_under
 
@@ -35,9 +43,8 @@ BuildPlanner: TypeAlias = Callable[[PrunerSpec, Any], Plan]
 """(spec, model) -> what runs at the spec's budget. The model is None where the user has not given it yet."""
 
 PLANNERS: Registry[BuildPlanner] = Registry("kind of planner", "vispco.planners")
-MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
-RESTORE = "Save the pruner again from its run."
-PREDICTOR = "predictor"  # the folder of a predictor, beside the config
+_MIDDLE = 0.5  # which shape is looked at first, for a budget that says nothing of a fraction
+_RESTORE = "Save the pruner again from its run."
 FORMS = (
     "full, single:LAYER:KEEP, stages:LAYER=KEEP,LAYER=KEEP,..., withdraw:LAYER, tower:BLOCK=KEEP,... alone or before one of them "
     "(tower:4=0.5+single:2:0.3), or a JSON file of a schedule"
@@ -45,8 +52,11 @@ FORMS = (
 TOWER = "tower:"
 # Where attention scorers drop. Of layers 1, 2, 4 and 5 of tiny-qwen's 10 with fastv (24 test items a task, one run), 4 was
 # the best at 30 % and 50 %, and second to 5 at 70 %. Not tried on other models.
-DEPTH = 0.4
-TYPICAL_GRID, TYPICAL_TEXT = (16, 16), 60  # cells of a picture, where pictures have sizes of their own, and text tokens
+_DEPTH = 0.4
+_TYPICAL_GRID, _TYPICAL_TEXT = (
+    (16, 16),
+    60,
+)  # cells of a picture, where pictures have sizes of their own, and text tokens
 
 
 @PLANNERS.register(name="schedule")
@@ -62,8 +72,16 @@ def _build_schedule(spec: PrunerSpec, model: Any) -> Plan:
 
 @PLANNERS.register(name="steps")
 def _build_steps(spec: PrunerSpec, model: Any) -> Plan:
-    """{}: one step for each scorer, without a search."""
-    return _chain_of(spec), steps_planner(model, _chain_of(spec), _budget(spec))
+    """{}: one step for each scorer, without a search, as deep as `first_layers` says, with heights that meet the budget."""
+    layers, chain = _num_layers(model), _chain_of(spec)
+    bound = chain.for_model(unwrap(model))
+    where = first_layers(bound, layers)
+    kernel: Any = kernels.get("steps", steps=len(where), earliest_layer=bound.earliest_layer)
+    heights = [0.5**step for step in range(1, len(where) + 1)]
+    params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
+    budget, cost = _hard(_budget(spec)), costs.get("exact", model.config)
+    tower = _tower_steps(model, bound, budget, cost)
+    return chain, _shape_planner(budget, lambda _: static_shape(params), kernel, cost, bound, tower=tower)
 
 
 @PLANNERS.register(name="published")
@@ -81,50 +99,48 @@ def _build_shapes(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 
     A shape may have a "chain" and a "kernel" of its own; without them it has those of the spec.
     """
-    from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
+    budget = _budget(spec)
+    chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else _MIDDLE)
 
-    cost, budget = cost_of(spec), _budget(spec)
-    if budget.kind not in ("flops", "prefill"):
-        chain, kernel, shape = _nearest_shape(spec, budget.amount if budget.is_relative else MIDDLE)
+    def static(fraction: Budget) -> Shape:
+        near = _nearest_shape(spec, fraction.amount)
+        return static_shape((near[2] if near[1] == kernel and str(near[0]) == str(chain) else shape).params)
 
-        def static(fraction: float) -> Shape:
-            near = _nearest_shape(spec, fraction)
-            return static_shape((near[2] if near[1] == kernel and str(near[0]) == str(chain) else shape).params)
-
-        return chain, MeasuredPlanner(_hard(budget), static, Priced(kernel, cost.dimensions, chain))
-    whole = _flops_or_prefill(spec)
-    chain, kernel, shape = _nearest_shape(spec, whole.amount)
-    return chain, BudgetPlanner(static_shape(shape.params), kernel, whole, _counted(cost, whole), chain=chain)
+    return chain, _shape_planner(budget, static, kernel, cost_of(spec), chain)
 
 
 @PLANNERS.register(name="predictor")
 def _build_predictor(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": where it lies, relative to the spec's}: a shape of each sample's own."""
-    from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
-
-    predictor, budget = load_predictor(spec), _budget(spec)
+    predictor = load_predictor(spec)
     chain, cost = Chain.of(predictor.config.scorer), predictor.config.make_cost()
-    if budget.kind not in ("flops", "prefill"):
-        priced = Priced(predictor.kernel, cost.dimensions, chain)
-        return chain, MeasuredPlanner(_hard(budget), lambda fraction: PredictedShape(predictor, fraction), priced)
-    whole = _flops_or_prefill(spec)
-    shape = PredictedShape(predictor, whole)
-    return chain, BudgetPlanner(shape, predictor.kernel, whole, _counted(cost, whole), chain=chain)
+    return chain, _shape_planner(_budget(spec), partial(PredictedShape, predictor), predictor.kernel, cost, chain)
+
+
+def _shape_planner(
+    budget: Budget,
+    make_shape: Callable[[Budget], Shape],
+    kernel: Kernel,
+    cost: Cost,
+    chain: Chain,
+    *,
+    tower: tuple[float, ...] | None = None,
+) -> Planner:
+    """make_shape: for a fraction of the FLOPs, which one of time or bytes comes to. tower: see `Schedule.tower`."""
+    if _hard(budget).kind in ("flops", "prefill"):
+        return BudgetPlanner(make_shape(budget), kernel, budget, cost, chain=chain, tower=tower)
+    return MeasuredPlanner(budget, make_shape, kernel, cost.dimensions, chain)
 
 
 @PLANNERS.register(name="joint")
 def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": of the predictor, "controller": 'none' or its state, of a mean budget}: chain and shape of each sample's own."""
-    from vispco.pruner.joint_measured import JointMeasuredPlanner  # noqa: PLC0415 - only what is asked for
-    from vispco.pruner.joint_planner import JointPlanner  # noqa: PLC0415
-    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415
-
     budget, predictor = _budget(spec), load_predictor(spec)
-    if budget.kind == "prefill":
-        budget = _hard(budget)
-    elif budget.kind != "flops":
+    if budget.kind not in ("flops", "prefill"):
         measured = JointMeasuredPlanner(predictor, _hard(budget))
         return measured.chain, measured
+    if budget.kind == "prefill":
+        _hard(budget)
     planner = JointPlanner(predictor, budget, MeanController.of(budget, spec.planner.get("controller")))
     return planner.chain, planner
 
@@ -132,10 +148,6 @@ def _build_joint(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
 @PLANNERS.register(name="whole")
 def _build_whole(spec: PrunerSpec, model: Any) -> Plan:  # noqa: ARG001
     """{"folder": where the predictor lies, "setting": of pictures, "shares": see `WholePlanner`, "controller"}: for the whole prefill."""
-    from vispco.pruner.mean_controller import MeanController  # noqa: PLC0415 - only what is asked for
-    from vispco.pruner.picture_setting import PictureSetting  # noqa: PLC0415
-    from vispco.pruner.whole_planner import WholePlanner  # noqa: PLC0415
-
     budget, setting = _budget(spec), PictureSetting.from_dict(spec.planner["setting"])
     controller = MeanController.of(budget, spec.planner.get("controller"))
     planner = WholePlanner(load_predictor(spec), budget, setting, spec.planner["shares"], controller)
@@ -176,23 +188,6 @@ def read_schedule(text: str, num_layers: int, num_blocks: int = 0, *, rebuilt: b
     return found
 
 
-def steps_planner(model: Any, chain: Chain, budget: BudgetLike) -> Planner:
-    """One step for each scorer of the chain, as deep as `first_layers` says, with heights that meet the budget."""
-    from vispco.pruner.measured_planner import MeasuredPlanner, Priced  # noqa: PLC0415 - only what is asked for
-
-    chain = chain.for_model(unwrap(model))
-    layers = _num_layers(model)
-    where = first_layers(chain, layers)
-    kernel: Any = kernels.get("steps", steps=len(where), earliest_layer=chain.earliest_layer)
-    heights = [0.5**step for step in range(1, len(where) + 1)]
-    params = kernel.initial(layers, positions=[layer - 0.5 for layer in where], heights=heights)
-    wanted, cost = _hard(Budget.of(budget)), costs.get("exact", model.config)
-    tower = _tower_steps(model, chain, wanted, cost)
-    if wanted.kind not in ("flops", "prefill"):
-        return MeasuredPlanner(wanted, lambda _: static_shape(params), Priced(kernel, cost.dimensions, chain))
-    return BudgetPlanner(static_shape(params), kernel, wanted, cost, chain=chain, tower=tower)
-
-
 def _tower_steps(model: Any, chain: Chain, budget: Budget, cost: Cost) -> tuple[float, ...] | None:
     """One step for each scorer of the chain inside the vision tower, down to a retention; None if it has none.
 
@@ -207,10 +202,10 @@ def _tower_steps(model: Any, chain: Chain, budget: Budget, cost: Cost) -> tuple[
             "of the whole prefill's FLOPs, or a chain of the language model."
         )
     shape = family_of(unwrap(model)).tower_shape(unwrap(model))
-    picture = ((1, *(shape.tile or TYPICAL_GRID)),)
+    picture = ((1, *(shape.tile or _TYPICAL_GRID)),)
     shape = replace(shape, projects_all=True) if chain.rebuilds else shape
     cells, places = picture[0][1] * picture[0][2], [block for block, _ in chain.tower]
-    prompt = Workload(TYPICAL_TEXT, cells, "entry", 0)
+    prompt = Workload(_TYPICAL_TEXT, cells, "entry", 0)
 
     def steps(keep: float) -> tuple[float, ...]:
         stages = {block: keep ** ((number + 1) / len(places)) for number, block in enumerate(places)}
@@ -232,7 +227,7 @@ def first_layers(chain: Chain, num_layers: int) -> list[int]:
 
     A scorer that can choose before the language model does so; one that reads attention is better asked later.
     """
-    usual = round(DEPTH * num_layers)
+    usual = round(_DEPTH * num_layers)
     found: list[int] = []
     for layer, scorer in chain.stages:
         implied = layer == 0 or layer > scorer.earliest_layer + len(found)
@@ -247,7 +242,8 @@ def static_schedule(spec: PrunerSpec, budget: float, num_text: int, num_visual: 
     chain, kernel, shape = _nearest_shape(spec, budget)
     cost = cost_of(spec)
     size = workload_under(chain, cost.dimensions, num_text, num_visual)
-    return chain, FoundShape(budget, shape.params, shape.kl).schedule(kernel, size, cost)
+    gamma = deployed_gamma(kernel)
+    return chain, schedule_for_budget(kernel, shape.params, budget, size, cost, gamma=gamma, fill=False)
 
 
 def _num_layers(model: Any) -> int:
@@ -267,19 +263,8 @@ def _budget(spec: PrunerSpec) -> Budget:
     return Budget.of(1.0 if budget is None else budget)
 
 
-def _flops_or_prefill(spec: PrunerSpec) -> Budget:
-    """A fraction of the language model's FLOPs or of the whole prefill's; others are refused."""
-    budget = _budget(spec)
-    return _hard(budget) if budget.kind == "prefill" else Budget("flops", budget.fraction)
-
-
-def _counted(cost: Cost, budget: Budget) -> Cost:
-    """The cost of a planner: FLOPs beside the tower's are exact ones, whatever the language model was searched by."""
-    return Exact(cost.dimensions) if budget.kind == "prefill" else cost
-
-
 def _hard(budget: Budget) -> Budget:
-    """A budget of time, of bytes or of the whole prefill that holds for every call; means of them are refused."""
+    """A budget that holds for every call; means are refused."""
     if budget.is_mean:
         raise InvalidInputError(
             f"The budget {budget} was given. A mean with a cap is of FLOPs (mean:0.2,max:0.5), for what a joint search found "
@@ -315,17 +300,14 @@ def load_predictor(spec: PrunerSpec) -> Any:
 
     Refused by name: a folder that is not beside the config, and files that are not those that were saved with it.
     """
-    from vispco.pruner.joint_predictor import JointPredictor  # noqa: PLC0415 - transformers' models
-    from vispco.pruner.predictor import Predictor  # noqa: PLC0415
-
     made = Predictor if spec.kind == "predictor" else JointPredictor
     folder = spec.folder
     place = folder / str(spec.planner.get("folder", PREDICTOR))
     if not place.is_dir() or not place.resolve().is_relative_to(folder.resolve()):
-        raise DamagedFileError(f"The predictor of this pruner is not in {folder}: {place} is missing. {RESTORE}")
+        raise DamagedFileError(f"The predictor of this pruner is not in {folder}: {place} is missing. {_RESTORE}")
     for name, expected in (spec.planner.get("checksums") or {}).items():
         if not (place / name).is_file() or files.digest_file(place / name) != expected:
-            raise DamagedFileError(f"{place / name} is damaged, or of another pruner: its checksum differs. {RESTORE}")
+            raise DamagedFileError(f"{place / name} is damaged, or of another pruner: its checksum differs. {_RESTORE}")
     check_weights(place)
     try:
         model, found = made.from_pretrained(place, use_safetensors=True, output_loading_info=True)
@@ -333,10 +315,10 @@ def load_predictor(spec: PrunerSpec) -> Any:
         if isinstance(error, VispcoError):
             raise
         reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise DamagedFileError(f"The predictor in {place} cannot be loaded: {reason.strip()} {RESTORE}") from error
+        raise DamagedFileError(f"The predictor in {place} cannot be loaded: {reason.strip()} {_RESTORE}") from error
     wrong = sorted(str(key) for kind in ("missing_keys", "unexpected_keys") for key in found.get(kind) or ())
     if wrong:
-        raise DamagedFileError(f"The weights in {place} do not fit its config.json: {wrong[0]}. {RESTORE}")
+        raise DamagedFileError(f"The weights in {place} do not fit its config.json: {wrong[0]}. {_RESTORE}")
     return model.eval()
 
 

@@ -10,9 +10,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from vispco import cost as costs
 from vispco import kernels
-from vispco.core.errors import InvalidInputError
 from vispco.core.weights import hide_weight_bars
-from vispco.cost import Cost, Dimensions
+from vispco.cost import Cost, Dimensions, Exact
 from vispco.kernels import Kernel
 from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
@@ -50,14 +49,9 @@ class PredictorConfig(PreTrainedConfig):  # type: ignore[misc]
         super().__init__(**kwargs)
 
     def make_cost(self) -> Cost:
-        if isinstance(self.cost, dict):
-            return costs.from_dict(self.cost)
-        if not self.dimensions:
-            raise InvalidInputError(
-                "This predictor's config has no dimensions of a language model, so a budget means nothing to it. "
-                "Make it with dimensions=Dimensions.from_config(model.config).to_dict()."
-            )
-        return costs.from_dict({"name": self.cost, "dimensions": self.dimensions})
+        if isinstance(self.cost, str):
+            return costs.from_dict({"name": self.cost, "dimensions": self.dimensions})
+        return costs.from_dict(self.cost)
 
 
 class Predictor(PreTrainedModel):  # type: ignore[misc]
@@ -92,15 +86,15 @@ class Predictor(PreTrainedModel):  # type: ignore[misc]
 
     @classmethod
     def for_model(
-        cls, model: Any, kernel: Kernel, scorer: Chain, *, cost: str | Cost = "exact", **options: Any
+        cls, model: Any, kernel: Kernel, scorer: Chain, *, cost: Cost | None = None, **options: Any
     ) -> Predictor:
-        """A fresh predictor for a vision-language model; it begins with the kernel's initial shape."""
+        """A fresh predictor for a vision-language model; it begins with the kernel's initial shape. cost: default: exact."""
         sizes = Dimensions.from_config(model.config)
         config = PredictorConfig(
             hidden=sizes.hidden,
             kernel=kernel.config(),
             scorer=scorer.to_dict(),
-            cost=(costs.get(cost, sizes) if isinstance(cost, str) else cost).to_dict(),
+            cost=(cost or Exact(sizes)).to_dict(),
             dimensions=sizes.to_dict(),
             **options,
         )

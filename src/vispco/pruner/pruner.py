@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from vispco.scorers import Chain, ChainLike, with_options
 from vispco.scorers.cost import workload_under
 
 if TYPE_CHECKING:
-    from vispco.pruner.mean_controller import MeanController
+    from vispco.pruner.mean_budget import MeanController
     from vispco.pruner.pruner_spec import PrunerSpec
 
 
@@ -78,11 +78,6 @@ class Pruner:
         self._plans = PlanMemory()
         self._spec: PrunerSpec | None = None  # what it was resolved from
         self._checked: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that it was made for
-
-    @property
-    def scorer(self) -> Chain:
-        """The chain of scorers; a single scorer is a chain of one."""
-        return self.chain
 
     @property
     def cut(self) -> TowerSetting | None:
@@ -163,7 +158,7 @@ class Pruner:
 
     def prepare(self, processor: Any) -> Any:
         """The processor with which pictures are read for this pruner: the same, or one that makes them smaller."""
-        from vispco.pruner.picture_size import shrink_processor  # noqa: PLC0415 - only for what is made smaller
+        from vispco.pruner.picture_setting import shrink_processor  # noqa: PLC0415 - only for what is made smaller
 
         self.prepared = True
         return processor if self.pixels == 1.0 else shrink_processor(processor, self.pixels)
@@ -197,9 +192,13 @@ class Pruner:
         if budget is not None and Budget.of(budget).kind == "prefill":
             family_of(unwrap(model)).tower_shape(unwrap(model))
         if self._spec is not None and model not in self._checked:
-            from vispco.pruner.model_fingerprint import check_model  # noqa: PLC0415 - only for what was made elsewhere
+            from vispco.pruner.model_fingerprint import ModelFingerprint  # noqa: PLC0415 - only for what was made elsewhere
 
-            check_model(self._spec, model)
+            known, sizes = self._spec.fingerprint, (self._spec.cost or {}).get("dimensions")
+            if known is None and isinstance(sizes, Mapping):  # of older runs only the language model's sizes are known
+                known = ModelFingerprint("", dict(sizes), "").to_dict()
+            if known is not None:
+                ModelFingerprint.from_dict(known).check(model, f"The pruner in {self._spec.folder}")
             self._checked.add(model)
 
     def remove(self, model: nn.Module) -> nn.Module:

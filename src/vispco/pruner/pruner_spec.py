@@ -262,9 +262,11 @@ class PrunerSpec:
 
     def with_controller(self, name: str) -> Self:
         """The same with a controller of mean budgets: 'none', or 'integral', with the state that it was saved with."""
-        from vispco.pruner.mean_controller import check_controller  # noqa: PLC0415 - only for mean budgets
-
-        if check_controller(name) != "none" and self.planner.get("controller") != "none":
+        if name not in ("integral", "none"):
+            raise InvalidInputError(
+                f"controller={name!r} was given. It keeps the mean of a mean budget while the traffic changes: integral, none."
+            )
+        if name != "none" and self.planner.get("controller") != "none":
             return self
         return replace(self, planner={**self.planner, "controller": name})
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Convert: TypeAlias = "Callable[[Budget], float]"
 FRACTION = "A fraction of the unpruned FLOPs: 0.5 or 50%."
 FRACTIONS = "Fractions of the unpruned FLOPs: 0.3,0.5 or 30%,50%."
-ALLOCATION = (
+_ALLOCATION = (
     "How a prompt's tokens are divided over its pictures or frames: score (the best stay wherever they are), equal, or "
     "size (in proportion)."
 )
@@ -28,7 +28,7 @@ COMPENSATE = (
     "Attention that text gives back to the visual tokens that are left: their logits += COMPENSATE * log(shown / left), such as "
     "0.75; 0 is off."
 )
-CONTROLLER = (
+_CONTROLLER = (
     "Of a mean budget: integral moves its multiplier so that the mean holds while the traffic changes, none leaves it fixed. "
     "[integral]"
 )
@@ -42,8 +42,8 @@ OneChain = Annotated[
     typer.Option(help="One chain, whose schedules alone are searched (default: the joint search). Scorers: {scorers}."),
 ]
 ChainOfMethod = Annotated[str | None, typer.Option(help="The scorers of a published method, in place of --scorer.")]
-Allocation = Annotated[str | None, typer.Option(help=f"{ALLOCATION} [score]", show_default=False)]
-OwnAllocation = Annotated[str | None, typer.Option(help=f"{ALLOCATION} [by the run or method]", show_default=False)]
+Allocation = Annotated[str | None, typer.Option(help=f"{_ALLOCATION} [score]", show_default=False)]
+OwnAllocation = Annotated[str | None, typer.Option(help=f"{_ALLOCATION} [by the run or method]", show_default=False)]
 Compensation = Annotated[float | None, typer.Option(help=f"{COMPENSATE} [0]", show_default=False)]
 OwnCompensation = Annotated[float | None, typer.Option(help=f"{COMPENSATE} [by the run or method]", show_default=False)]
 Pixels = Annotated[float | None, typer.Option(help=f"{PIXELS} [1, or by the run]", show_default=False)]
@@ -119,7 +119,7 @@ class PrunerOptions:
     allocation: OwnAllocation = None
     compensate: OwnCompensation = None
     pixels: Pixels = None
-    controller: Annotated[str | None, typer.Option(help=CONTROLLER, show_default=False)] = None
+    controller: Annotated[str | None, typer.Option(help=_CONTROLLER, show_default=False)] = None
 
     def spec(self, model: str, say: Callable[[str], None] = lambda _: None) -> PrunerSpec:
         """How the model of this name is pruned. What is wrong with it is refused now, before a model is loaded.

@@ -2,23 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.core.runs import files
 from vispco.core.runs.run_record import RunFolderError, check_complete, check_output, check_recorded
-from vispco.pruner import run_files as disk
+from vispco.pruner import search_files as disk
 from vispco.pruner.joint_predictor import JointPredictorConfig
-from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.predictor import PredictorConfig
 from vispco.pruner.pruner_spec import FORMAT, NAME, REMEDY, PrunerSpec, is_pruner
 from vispco.scorers import Chain
 
-WHAT = (
+_WHAT = (
     "Give a saved pruner (`vispco export`, Pruner.save_pretrained), the directory of a search (`vispco search MODEL --out "
     "DIR`), or a saved predictor: a folder, or hub:owner/name on the hub."
 )
 HUB = "hub:"  # a path that is not there is never looked for on the network
-FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{PREDICTOR}/*"]  # of a repository on the hub
+FILES = [NAME, disk.CONFIG, disk.SHAPES, "*.safetensors", f"{disk.PREDICTOR}/*"]  # of a repository on the hub
 
 
 def read_source(source: str | Path) -> PrunerSpec:
@@ -26,10 +26,10 @@ def read_source(source: str | Path) -> PrunerSpec:
     try:
         place = Path(source).expanduser()
     except RuntimeError as error:  # ~nobody
-        raise InvalidInputError(f"{source} does not exist: {error} {WHAT}") from error
+        raise InvalidInputError(f"{source} does not exist: {error} {_WHAT}") from error
     if files.is_file(place):
         check_recorded(place)
-        path, data = place, files.read_json_object(place, what="pruner", remedy=WHAT)
+        path, data = place, files.read_json_object(place, what="pruner", remedy=_WHAT)
         if not is_pruner(data) and "retention" in data:
             raise InvalidInputError(
                 f"{place} is a schedule without a scorer. Give it as --schedule with --scorer, or in Python: "
@@ -54,10 +54,15 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
             f"Run `vispco search MODEL --out {given}` first, or give another folder."
         )
     kind = _model_type(folder / disk.CONFIG)
-    if kind in (PredictorConfig.model_type, JointPredictorConfig.model_type):
-        return _of_predictor(folder, kind)
+    if kind == JointPredictorConfig.model_type:
+        joint = JointPredictorConfig.from_pretrained(folder)
+        return PrunerSpec(Chain.of(joint.chains[0]), {"kind": "joint", "folder": "."}, cost=joint.cost)
+    if kind == PredictorConfig.model_type:
+        single = PredictorConfig.from_pretrained(folder)
+        alone = {"kind": "predictor", "folder": "."}
+        return PrunerSpec(Chain.of(single.scorer), alone, cost=single.make_cost().to_dict())
     if kind is not None:
-        raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {WHAT}")
+        raise InvalidInputError(f"{given} is a model ({kind}), not what a search found. {_WHAT}")
     # The spec of a search's result, from the files of its folder.
     if not ((folder.parent.parent / "blobs").is_dir() and folder.parent.name == "snapshots"):
         check_complete(folder)
@@ -69,9 +74,17 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
             f"{folder / disk.CONFIG} has no {error}, so what the search found cannot be used. Run the search again."
         ) from error
     shapes = [each.to_dict() for each in disk.read_shapes(folder)]
-    parts = config.get("parts")
+    found: dict[str, Any] = {"kind": "shapes"}
+    if config.get("parts") is not None:
+        found = {"kind": "parts", "parts": config["parts"]}
+    elif (folder / disk.PREDICTOR).is_dir():
+        inside = _model_type(folder / disk.PREDICTOR / disk.CONFIG)
+        found = {
+            "kind": "joint" if inside == JointPredictorConfig.model_type else "predictor",
+            "folder": disk.PREDICTOR,
+        }
     planner = {
-        **(_kind(folder) if parts is None else {"kind": "parts", "parts": parts}),
+        **found,
         "kernel": kernel,
         "shapes": [{key: value for key, value in each.items() if key != "history"} for each in shapes],
         "typical": config.get("typical"),
@@ -86,24 +99,6 @@ def _read_folder(folder: Path, given: str) -> PrunerSpec:
     )
 
 
-def _kind(folder: Path) -> dict[str, str]:
-    """The kind of planner in a search's folder: its predictor, of whichever class, or the shapes of its budgets."""
-    if not (folder / PREDICTOR).is_dir():
-        return {"kind": "shapes"}
-    joint = _model_type(folder / PREDICTOR / disk.CONFIG) == JointPredictorConfig.model_type
-    return {"kind": "joint" if joint else "predictor", "folder": PREDICTOR}
-
-
-def _of_predictor(folder: Path, model_type: str) -> PrunerSpec:
-    if model_type == JointPredictorConfig.model_type:
-        joint = JointPredictorConfig.from_pretrained(folder)
-        planner, chain, cost = {"kind": "joint", "folder": "."}, joint.chains[0], joint.cost
-    else:
-        single = PredictorConfig.from_pretrained(folder)
-        planner, chain, cost = {"kind": "predictor", "folder": "."}, single.scorer, single.make_cost().to_dict()
-    return PrunerSpec(Chain.of(chain), planner, cost=cost)
-
-
 def _model_type(config: Path) -> str | None:
     """The `model_type` of a config.json; None where it is not one of a model."""
     try:
@@ -116,7 +111,7 @@ def _model_type(config: Path) -> str | None:
 def _download(name: str) -> Path:
     """The folder of a repository on the hub, or of its copy in the cache."""
     if not name.startswith(HUB):
-        raise InvalidInputError(f"{name} does not exist. {WHAT}")
+        raise InvalidInputError(f"{name} does not exist. {_WHAT}")
     name = name.removeprefix(HUB)
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - half a second of import, for hub ids only
 
@@ -125,7 +120,7 @@ def _download(name: str) -> Path:
     except (OSError, ValueError) as error:  # also what huggingface_hub raises
         first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise InvalidInputError(
-            f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {WHAT}"
+            f"{name} is not a folder here and could not be fetched from the hub: {first.strip()} {_WHAT}"
         ) from error
 
 
@@ -133,7 +128,7 @@ def check_export(folder: Path) -> None:
     """Refuse a folder for a pruner that holds anything but an earlier one."""
     files.check_writable(folder / NAME)
     found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    others = [name for name in found if name not in (NAME, PREDICTOR)]
+    others = [name for name in found if name not in (NAME, disk.PREDICTOR)]
     if others or (found and NAME not in found):
         raise RunFolderError(
             f"{folder} holds {', '.join((others or found)[:3])}, which no export wrote. Give the name of a new folder."

@@ -12,12 +12,11 @@ from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, TokenLayout
 from vispco.cost import Budget, BudgetLike, Cost, Exact, Workload
 from vispco.engine.plan import TokenPlan
-from vispco.pruner.budget_planner import SampleBudgets
+from vispco.pruner.budget_planner import SampleBudgets, tower_spent
 from vispco.pruner.joint_planner import JointChoice, JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
-from vispco.pruner.mean_budget import KlCurves
-from vispco.pruner.mean_controller import COARSE, MeanController
-from vispco.pruner.picture_setting import PictureSetting, tower_spent
+from vispco.pruner.mean_budget import COARSE, KlCurves, MeanController
+from vispco.pruner.picture_setting import PictureSetting
 
 _LEAST_SHARE = 1e-6
 Shares: TypeAlias = Sequence[tuple[float, float]]
@@ -64,7 +63,7 @@ class WholePlanner(JointPlanner):
     def __call__(self, layout: TokenLayout, embeddings: Tensor) -> TokenPlan:
         entered, controller = entered_layout(layout), self.controller
         sizes, most = entered.prompt_sizes, entering_shares(self.cost, layout, self._most)
-        estimate = np.where(self._usable, self.reader.estimate(entered, embeddings), np.inf)
+        estimate = np.where(self.usable, self.reader.estimate(entered, embeddings), np.inf)
         floors, budget = self._lowest(sizes), most
         (spent, entering), seen, given = prefill_shares(self.cost, layout), sizes[:, 1] > 0, most
         if controller is not None:
@@ -77,7 +76,7 @@ class WholePlanner(JointPlanner):
         elif self.multiplier is not None:
             budget = np.minimum(self._curves(estimate, floors[:, 0]).spend(self.multiplier), most)
         anchor = self.known.best(estimate, budget, floors)
-        plan = self._plan(sizes, JointChoice(anchor, self._chain[anchor], budget))
+        plan = self._plan(sizes, JointChoice(anchor, budget))
         if controller is not None:
             taken = spent + entering * self._fractions(sizes, anchor, plan.counts.numpy())
             controller.settle(given[seen], taken[seen])

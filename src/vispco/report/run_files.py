@@ -16,7 +16,7 @@ from vispco.core.runs.run_folder import RunFolder
 from vispco.core.runs.run_record import RunRecord, check_files, check_recorded, record_output
 from vispco.evaluation import Evaluation
 from vispco.evaluation.frontier import Frontier
-from vispco.pruner.run_files import UNPRUNED
+from vispco.pruner.search_files import UNPRUNED
 from vispco.report.payload import Areas, Bench, Example, Provenance
 from vispco.scorers import Chain
 from vispco.timing.timing import TIMES

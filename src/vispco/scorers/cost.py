@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from vispco.cost.dimensions import Dimensions
-from vispco.cost.workload import Array, CutWorkload, Scoring, ScoringFlops, Whole, Workload
+from vispco.cost.workload import Array, Scoring, ScoringFlops, Whole, Workload
 from vispco.scorers.base import Scorer, VisionNeeds
 from vispco.scorers.chain import Chain, ChainLike
 from vispco.scorers.mixture import MixedChain, chains_of
@@ -119,7 +119,7 @@ def workload_under(
 ) -> Workload:
     """Samples whose tokens are chosen by a chain, with all that the choice costs; see `Workload`.
 
-    num_shown: visual tokens before the vision tower let some go, where it is cut; see `CutWorkload`.
+    num_shown: visual tokens before the vision tower let some go, where it is cut; see `Workload`.
     groups: the number of each sample's own chain, where the chain is a mixed one.
     """
     sites, first = chain.sites(dimensions.num_layers), chain.earliest_layer
@@ -127,7 +127,7 @@ def workload_under(
     if groups is not None:
         scoring = _MixedScoring(chains_of(chain), groups, dimensions)
     given = (num_text, num_visual, sites, first, scoring, num_instruction, num_read, planning_flops)
-    return CutWorkload(*given, num_shown=num_shown[0]) if num_shown else Workload(*given)
+    return Workload(*given, *num_shown)
 
 
 def scoring_flops(

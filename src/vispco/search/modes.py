@@ -13,9 +13,9 @@ import torch
 from vispco.core.progress_lines import ProgressBar
 from vispco.evaluation.features import FeatureStore
 from vispco.pruner.budget_planner import BudgetPlanner, PredictedShape, static_shape
-from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.predictor import Predictor
+from vispco.pruner.search_files import FoundShape
 from vispco.search.batch import Batch
 from vispco.search.bill import free_memory, sample_bytes
 from vispco.search.calibration_batches import CalibrationBatches, batch_lengths

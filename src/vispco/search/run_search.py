@@ -19,7 +19,7 @@ from vispco.cost import Budget
 from vispco.evaluation import Evaluation
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.evaluation.frontier import Frontier, Point
-from vispco.pruner import run_files as disk
+from vispco.pruner import search_files as disk
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks

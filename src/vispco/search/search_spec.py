@@ -10,7 +10,7 @@ from vispco import cost as costs
 from vispco import kernels
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.core.pixels import check_pixels
-from vispco.cost import Budget, Cost, parse_budget
+from vispco.cost import Budget, Cost
 from vispco.kernels import Kernel
 from vispco.scorers import Chain, ChainLike, with_options
 from vispco.search import presets
@@ -105,7 +105,7 @@ class SearchSpec:
         if not self.budgets:
             raise InvalidInputError("No budgets were given. Give at least one, such as 0.5.")
         object.__setattr__(self, "solver", _choose_solver(self.mode, self.solver))
-        object.__setattr__(self, "budgets", tuple(parse_budget(budget) for budget in self.budgets))
+        object.__setattr__(self, "budgets", tuple(Budget.of(budget).fraction for budget in self.budgets))
 
     @classmethod
     def of(

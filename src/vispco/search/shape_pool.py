@@ -12,8 +12,8 @@ from torch import Tensor
 from vispco.cost import BudgetWarning, Cost, counts_for_budget
 from vispco.cost.workload import Array
 from vispco.kernels import Kernel
+from vispco.pruner.budget_planner import deployed_gamma
 from vispco.pruner.configurations import text_floor
-from vispco.pruner.found_shape import deployed_gamma
 from vispco.search.batch import Batch
 from vispco.search.initial_shapes import GOLDEN
 from vispco.search.objective import Objective

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
 from vispco.kernels import Kernel
-from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.search_files import FoundShape
 from vispco.search.batch import Batch
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective

@@ -14,8 +14,7 @@ from vispco.evaluation.encoded import Encoded
 from vispco.evaluation.features import FeatureStore
 from vispco.evaluation.kl_meter import answer_logits
 from vispco.pruner.observation import Observation, join_observations, observe
-from vispco.pruner.picture_setting import PictureSetting
-from vispco.pruner.picture_size import shrink_processor
+from vispco.pruner.picture_setting import PictureSetting, shrink_processor
 from vispco.pruner.whole_planner import entered_layout
 from vispco.search.batch import Batch
 from vispco.search.calibration_batches import CalibrationBatches

@@ -26,9 +26,9 @@ from vispco.pruner.configurations import level_of, text_floor
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.picture_setting import PictureSetting
-from vispco.pruner.planner_kinds import PREDICTOR
 from vispco.pruner.pruner import Pruner
 from vispco.pruner.pruner_spec import NAME, PrunerSpec
+from vispco.pruner.search_files import PREDICTOR
 from vispco.pruner.whole_planner import Shares, WholePlanner, entering_shares, prefill_shares
 from vispco.scorers import Chain
 from vispco.search.joint.joint_table import measure_joint_table

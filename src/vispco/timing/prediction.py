@@ -8,13 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vispco import kernels
 from vispco.core.errors import InvalidInputError
 from vispco.cost import Budget, Cost, Dimensions, Exact, KvBytes, Measured, TimeProfile, Workload
 from vispco.cost.host import HostPricing
 from vispco.data.sample import Sample
 from vispco.evaluation.encoded import encode
-from vispco.pruner.measured_planner import Priced, time_share
+from vispco.pruner.measured_planner import flops_fraction, time_share
 from vispco.timing.profiling import load_profile
 
 FAR = 4  # times the longest prompt that was measured: up to there a break-even is looked for
@@ -92,15 +91,14 @@ def _flops_share(budget: Budget, model: Any, num_text: int, num_visual: int) -> 
         raise InvalidInputError(f"The budget {budget} was given. A mean with a cap is of FLOPs: mean:0.2,max:0.5.")
     dtype = next(model.parameters()).dtype
     dimensions = Dimensions.from_config(model.config, dtype=dtype)
-    priced = Priced(kernels.get("single"), dimensions)
-    workload = priced.workload([(num_text, num_visual)])
+    workload = Workload([num_text], [num_visual])
     if budget.kind == "bytes":
         price: Cost = KvBytes(dimensions)
         share = np.minimum(1.0, budget.amount / HostPricing(price, workload).divisor)
     else:
         price = measured = load_profile(dimensions, model.device, dtype).cost(1)
         share = time_share(budget, workload, measured)
-    return priced.flops_fraction(share, workload, price)
+    return flops_fraction(share, workload, price)
 
 
 def said_fraction(budget: Budget, model: Any, sizes: tuple[int, int], say: Callable[[str], None]) -> float:

@@ -14,7 +14,7 @@ from transformers.generation.streamers import BaseStreamer
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.cost import Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.engine import Planner
 from vispco.engine.tower_cut import TowerCut
 from vispco.engine.vision import encode_pictures

@@ -184,7 +184,7 @@ def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> No
 def _row(name: str, budget: float | str | None, pruner: Pruner | None, log: _Log, whole: _Log) -> BenchRow:
     return BenchRow(
         configuration=name,
-        scorer=None if pruner is None else pruner.scorer.name,
+        scorer=None if pruner is None else pruner.chain.name,
         budget=budget,
         flops=statistics.fmean(a / b for a, b in zip(log.layers_flops, whole.layers_flops, strict=True)),
         prefill=statistics.fmean(a / b for a, b in zip(log.all_flops, whole.all_flops, strict=True)),

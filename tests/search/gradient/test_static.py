@@ -9,7 +9,7 @@ from vispco import kernels
 from vispco.core.errors import InvalidInputError
 from vispco.cost import BudgetWarning
 from vispco.kernels import KERNELS
-from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.search_files import FoundShape
 from vispco.search.gradient.lagrangian import LagrangianSettings
 from vispco.search.gradient.relaxation import GaussianMask
 from vispco.search.gradient.static import DescentSettings, static_search

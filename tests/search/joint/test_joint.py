@@ -17,8 +17,7 @@ from vispco.engine.forward import recorded_embeddings
 from vispco.evaluation.evaluator import TaskEvaluator
 from vispco.families import family_of
 from vispco.pruner.configurations import Configurations, nearest_level, text_floor
-from vispco.pruner.joint_measured import JointMeasuredPlanner
-from vispco.pruner.joint_planner import JointPlanner
+from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
 from vispco.pruner.joint_predictor import JointPredictor
 from vispco.pruner.observation import observe
 from vispco.pruner.pruner_spec import PrunerSpec
@@ -115,7 +114,7 @@ def test_a_batch_is_planned_as_its_observation_is(made, budget):
             objective.model, batch.encoded.inputs, answers=batch.encoded.labels != -100
         )
         estimate = planner.reader.estimate(layout, seen[0])
-        inside = planner.usable().numpy()
+        inside = planner.usable
         wanted = predictor.estimate(observe(layout, seen[0])).numpy()
         np.testing.assert_allclose(estimate[:, inside], wanted[:, inside], rtol=1e-4, atol=1e-6)
         expected = planner.plan(observe(layout, seen[0]), planner.choose(observe(layout, seen[0])))

@@ -94,7 +94,7 @@ def test_the_model_is_listed_and_metrics_are_counted(server, samples):
 
 
 def test_a_mean_budget_tells_its_target_and_how_far_it_is():
-    from vispco.pruner.mean_controller import MeanController
+    from vispco.pruner.mean_budget import MeanController
     from vispco.serving.server.metrics import ServerMetrics, controller_gauges
 
     parser = pytest.importorskip("prometheus_client.parser")

@@ -49,8 +49,7 @@ from vispco.core.errors import InvalidInputError, UnknownNameError, needs_extra
 from vispco.core.schedule import Schedule
 from vispco.cost import BudgetWarning, clamp_budget, counts_for_budget, solve_kernel
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.pruner.budget_planner import BudgetPlanner, static_shape
-from vispco.pruner.found_shape import deployed_gamma
+from vispco.pruner.budget_planner import BudgetPlanner, deployed_gamma, static_shape
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.search.joint.space import default_chains, joint_kernel

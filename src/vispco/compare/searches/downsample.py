@@ -31,12 +31,12 @@ from vispco.compare.searches.rival import Choice, Rival
 from vispco.compare.searches.search_registry import SEARCHES
 from vispco.core.errors import BudgetFloorError, NotApplicableError
 from vispco.cost import Cost, Workload
-from vispco.cost.counted_flops import counted_flops
+from vispco.cost.formulas import counted_flops
 from vispco.engine.vision import encode_pictures
 from vispco.evaluation.encoded import Prompt, read
 from vispco.evaluation.result import Evaluation
 from vispco.evaluation.sample_sizes import SampleSizes
-from vispco.pruner.picture_size import without_least_size
+from vispco.pruner.picture_setting import without_least_size
 from vispco.scorers.base import VisionNeeds
 
 _ROUNDING = 1e-9

@@ -12,15 +12,13 @@ from vispco.pruner.presets import published  # noqa: F401 - it registers what it
 from vispco.pruner.presets.account import LLAVA_7B, account, account_table
 from vispco.pruner.presets.planner import PresetPlanner, pruner
 from vispco.pruner.presets.preset import PRESETS, Preset, get, mean_tokens, method_chain, parse, register
-from vispco.pruner.presets.setting import Label, PresetStage, Setting
+from vispco.pruner.presets.setting import Setting
 
 __all__ = [
     "LLAVA_7B",
     "PRESETS",
-    "Label",
     "Preset",
     "PresetPlanner",
-    "PresetStage",
     "Setting",
     "account",
     "account_table",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from vispco.cost import Dimensions, Exact
-from vispco.pruner.presets.preset import PRESETS, Preset, mean_tokens
+from vispco.pruner.presets.preset import PRESETS, mean_tokens
 from vispco.pruner.presets.setting import NUM_LAYERS, NUM_VISUAL
 from vispco.scorers.cost import workload_under
 
@@ -28,7 +28,28 @@ def account(num_text: int = 64) -> list[dict[str, Any]]:
 
     num_text: text tokens of the prompt. Methods that decide by themselves how many stay have no numbers: None.
     """
-    return [_row(PRESETS.get(name), setting, num_text) for name in PRESETS for setting in PRESETS.get(name).settings]
+    rows, cost = [], Exact(LLAVA_7B)
+    for preset, setting in ((PRESETS.get(name), setting) for name in PRESETS for setting in PRESETS.get(name).settings):
+        chain = preset.chain_for(NUM_LAYERS, setting)
+        row: dict[str, Any] = {
+            "method": preset.name,
+            "setting": setting,
+            "label": preset.setting(setting).label,
+            "after": preset.after,
+            "chain": str(chain),
+            **dict.fromkeys(("mean_inputs", "mean_outputs", "flops", "fraction")),
+        }
+        if not chain.decides_count:
+            counts = preset.schedule(NUM_LAYERS, NUM_VISUAL, setting).counts([NUM_VISUAL])[0]
+            size = workload_under(chain, LLAVA_7B, num_text, NUM_VISUAL)
+            row |= {
+                "mean_inputs": float(mean_tokens(counts, "inputs")),
+                "mean_outputs": float(mean_tokens(counts, "outputs")),
+                "flops": int(cost.bill(counts, size)),
+                "fraction": float(cost.fraction_of_counts(counts, size)),
+            }
+        rows.append(row)
+    return rows
 
 
 def account_table(rows: list[dict[str, Any]], num_text: int) -> tuple[Sequence[str], Sequence[Sequence[str]], str, str]:
@@ -55,28 +76,3 @@ def account_table(rows: list[dict[str, Any]], num_text: int) -> tuple[Sequence[s
         "varies: tokens differ by sample. *: after the method, see its docstring"
     )
     return columns, cells, title, caption
-
-
-def _row(preset: Preset, setting: str, num_text: int) -> dict[str, Any]:
-    chain, cost = preset.chain_for(NUM_LAYERS, setting), Exact(LLAVA_7B)
-    row: dict[str, Any] = {
-        "method": preset.name,
-        "setting": setting,
-        "label": preset.setting(setting).label,
-        "after": preset.after,
-        "chain": str(chain),
-        "mean_inputs": None,
-        "mean_outputs": None,
-        "flops": None,
-        "fraction": None,
-    }
-    if chain.decides_count:
-        return row
-    counts = preset.schedule(NUM_LAYERS, NUM_VISUAL, setting).counts([NUM_VISUAL])[0]
-    size = workload_under(chain, LLAVA_7B, num_text, NUM_VISUAL)
-    return row | {
-        "mean_inputs": float(mean_tokens(counts, "inputs")),
-        "mean_outputs": float(mean_tokens(counts, "outputs")),
-        "flops": int(cost.bill(counts, size)),
-        "fraction": float(cost.fraction_of_counts(counts, size)),
-    }

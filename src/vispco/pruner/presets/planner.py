@@ -66,9 +66,9 @@ class PresetPlanner:
         """One length of rows for each layer, as `MeasuredPlanner` has it: time holds for the batch."""
         rows = layout.prompt_sizes
         cost, size = self._measured.at(len(rows), embeddings), covering_size(rows)
-        key = (*size, len(rows), embeddings.device, embeddings.dtype)
+        key = (size.tobytes(), len(rows), embeddings.device, embeddings.dtype)
         if key not in self._known:
-            load = self._workload(size)
+            load = self._workload(size[0].tolist())
             share = float(time_share(budget, load, cost)[0])
             self._known[key] = self.preset.counts_at_budget(share, cost, load, self.setting, asked=budget)[0]
         return TokenPlan(torch.from_numpy(share_rows(self._known[key].numpy(), rows)))
@@ -88,23 +88,19 @@ class PresetPlanner:
         return self._known[size]
 
 
-def pruner(
-    method: str | Preset, config: Any, *, budget: BudgetLike | None = None, cost: str | Cost = "exact", **options: Any
-) -> Pruner:
+def pruner(method: str | Preset, config: Any, *, budget: BudgetLike | None = None, **options: Any) -> Pruner:
     """A pruner that runs a method as published, or at a budget.
 
     method: 'pyramiddrop', with a setting 'sparsevlm:64', or a `Preset`. config: of the model, or the model itself.
     budget: a fraction of each sample's unpruned cost, time (40ms, 0.6t) or KV bytes, met by every sample. options: of `Pruner` (`mode`, `record`).
     """
-    return Pruner(*plan_method(method, config, budget, cost), **options)
+    return Pruner(*plan_method(method, config, budget), **options)
 
 
-def plan_method(
-    method: str | Preset, config: Any, budget: BudgetLike | None = None, cost: str | Cost = "exact"
-) -> tuple[Chain, PresetPlanner]:
+def plan_method(method: str | Preset, config: Any, budget: BudgetLike | None = None) -> tuple[Chain, PresetPlanner]:
     """The chain of a method, and its token plans; see `pruner`."""
     preset, setting = (method, method.default) if isinstance(method, Preset) else parse(method)
-    price = cost if isinstance(cost, Cost) else costs.get(cost, getattr(config, "config", config))
+    price = costs.get("exact", getattr(config, "config", config))
     chain = preset.chain_for(price.num_layers, setting)
     if chain.tower:
         raise InvalidInputError(

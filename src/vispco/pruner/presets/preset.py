@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +17,7 @@ from vispco.scorers import SCORERS, Chain
 
 OWN = "half"
 """The setting of a chain that no paper sets."""
-FRONTS = 64
+_FRONTS = 64
 """In how many steps stages are moved toward the input, where a budget asks for it."""
 
 
@@ -105,19 +104,6 @@ class Preset:
         one = workload.each(lambda numbers: numbers[None])
         return Schedule.from_counts(self.counts_at_budget(budget, cost, one, setting)[0], int(workload.num_visual))
 
-    def to_dict(self) -> dict[str, Any]:
-        """For people and JSON."""
-        return {
-            "name": self.name,
-            "paper": self.paper,
-            "after": self.after,
-            "chain": {str(layer): scorer for layer, scorer in self.chain},
-            "settings": {
-                name: {"stages": {str(s.layer): s.keep for s in setting.stages}, "label": setting.label}
-                for name, setting in self.settings.items()
-            },
-        }
-
 
 def mean_tokens(counts: Tensor, over: str = "inputs") -> Tensor:
     """Visual tokens of an average layer, by its input or by its output: counts [..., L] -> [...], float64.
@@ -145,8 +131,8 @@ def _fit(setting: Setting, budget: float, cost: Cost, sample: Workload) -> Tenso
         return torch.zeros(layers, dtype=torch.int64)
     if not any(stage.keep for stage in setting.stages):
         return _withdrawn(budget, cost, sample, first=min(setting.earliest, setting.stages[0].layer))
-    for step in range(FRONTS, -1, -1):
-        stages = setting.for_depth(layers, front=step / FRONTS)
+    for step in range(_FRONTS, -1, -1):
+        stages = setting.for_depth(layers, front=step / _FRONTS)
         pinned = replace(sample, earliest_layer=stages[0].layer)
         if float(cost.lowest_fraction(pinned)) <= budget:
             break

@@ -6,7 +6,7 @@ from typing import Any
 
 from vispco.core.runs.files import read_json_object
 from vispco.evaluation.result import Evaluation
-from vispco.pruner.run_files import UNPRUNED
+from vispco.pruner.search_files import UNPRUNED
 from vispco.report.demo.demo_job import BENCH
 from vispco.report.progress import picked
 from vispco.report.run_files import read

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
-from vispco.pruner.found_shape import FoundShape
+from vispco.pruner.search_files import FoundShape
 from vispco.search.batch import Batch
 from vispco.search.gradient.descent_step import (
     best_along,

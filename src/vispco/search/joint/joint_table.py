@@ -13,8 +13,8 @@ from vispco.cost import Cost
 from vispco.engine.compensation import can_compensate
 from vispco.kernels import Kernel
 from vispco.pruner.configurations import Configurations, budget_at, level_of, nearest_level, text_floor
-from vispco.pruner.found_shape import FoundShape
 from vispco.pruner.observation import Observation, join_observations
+from vispco.pruner.search_files import FoundShape
 from vispco.scorers import Chain
 from vispco.search.batch import Batch
 from vispco.search.joint.anchor_selection import choice_loss, is_gain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from vispco.pruner.mean_controller import MeanController
+    from vispco.pruner.mean_budget import MeanController
     from vispco.serving.server.pruned_generation import PruningUsage
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

@@ -1,13 +1,16 @@
-"""Files of a search: config, metrics, the shapes and the frontier that it found, the predictor."""
+"""Files of a search: config, metrics, the shapes (`FoundShape`) and the frontier that it found, the predictor."""
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from vispco.core.errors import InvalidInputError, check_version
+import torch
+from torch import Tensor
+
+from vispco.core.errors import InvalidInputError, check_version, parsing
 from vispco.core.runs import files
-from vispco.pruner.found_shape import FoundShape
 
 FORMAT, VERSION = "vispco-search", 1
 CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR, UNPRUNED = (
@@ -18,6 +21,40 @@ CONFIG, METRICS, SHAPES, FRONTIER, PREDICTOR, UNPRUNED = (
     "predictor",
     "unpruned.json",
 )
+
+
+@dataclass(frozen=True, eq=False)
+class FoundShape:
+    """One budget's shape. params: [P]. kl: its mean over the calibration set. history: what happened, for the record.
+
+    chain, kernel: as data, where a search gives each budget its own; None for those of the search.
+    """
+
+    budget: float
+    params: Tensor
+    kl: float
+    converged: bool = True
+    history: list[dict[str, Any]] = field(default_factory=list)
+    chain: Mapping[str, Any] | None = None
+    kernel: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        own = {"chain": self.chain, "kernel": self.kernel}
+        return {
+            "budget": self.budget,
+            "params": self.params.tolist(),
+            "kl": self.kl,
+            "converged": self.converged,
+            "history": self.history,
+            **{name: dict(value) for name, value in own.items() if value is not None},
+        }
+
+    @classmethod
+    @parsing("a shape that a search found")
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        params = torch.tensor(data["params"], dtype=torch.float64)
+        rest = (data.get("converged", True), data.get("history", []), data.get("chain"), data.get("kernel"))
+        return cls(data["budget"], params, data["kl"], *rest)
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:

@@ -1,6 +1,8 @@
-"""Costs that are one formula of the tokens in each layer. FLOPs are a polynomial, with closed forms: exact and the paper's."""
+"""Costs that are one formula of the tokens in each layer: FLOPs (exact, and the paper's) and KV bytes; and FLOPs as torch counts them."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeVar
@@ -8,12 +10,14 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from vispco.cost.cost import Cost
-from vispco.cost.host import HostPricing
+from vispco.cost.host import ALL, HostPricing
 from vispco.cost.workload import Array, Workload
 
-LEAST_SAVING = 0.01
+_LEAST_SAVING = 0.01
 """Of the unpruned FLOPs. A drop is some fifty operations, about a layer's; where it saves less than this, it costs time."""
 Numbers = TypeVar("Numbers", Array, Tensor)
 
@@ -56,7 +60,7 @@ class PolynomialCost(FormulaCost):
     Embedding and output head are the same for every schedule and are left out, as in the paper.
     """
 
-    least_saving: ClassVar[float] = LEAST_SAVING
+    least_saving: ClassVar[float] = _LEAST_SAVING
 
     @property
     @abstractmethod
@@ -149,6 +153,41 @@ class Paper(PolynomialCost):
     def layer_flops(self) -> tuple[int, int, int]:
         hidden = self.dimensions.hidden
         return 8 * hidden**2, 4 * hidden, 16 * hidden**2
+
+
+@dataclass(frozen=True)
+class KvBytes(FormulaCost):
+    """Bytes of each sample's own entries in the KV cache. Padding that a batch adds is not counted.
+
+    A layer with a sliding window of w tokens stores w - 1 entries at most, as transformers' dynamic cache does.
+
+    generated: tokens that were written since the prefill.
+    """
+
+    name: ClassVar[str] = "kv-bytes"
+    unit: ClassVar[str] = "bytes"
+
+    generated: int = 0
+
+    def of_tokens(self, N: Numbers, networks: tuple[int, ...]) -> Numbers:  # noqa: ARG002
+        """Bytes of N [..., L] tokens, text included: [...]."""
+        size = self.dimensions
+        alike = [2 * size.kv_heads * size.head_dim] * size.num_layers
+        numbers = alike if size.layers is None else [layer.entries for layer in size.layers]
+        limit = like(np.array([ALL if window is None else window - 1 for window in size.windows]), N)
+        entries = N + self.generated
+        found: Numbers = ((entries - (entries - limit).clip(0)) * like(np.array(numbers) * size.dtype_bytes, N)).sum(-1)
+        return found
+
+
+@contextmanager
+def counted_flops() -> Iterator[FlopCounterMode]:
+    """Count FLOPs inside the block (`.get_total_flops()`), attention included.
+
+    Attention runs as plain products: the counter does not see the fused kernel of a CPU.
+    """
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        yield counter
 
 
 @lru_cache(maxsize=256)
