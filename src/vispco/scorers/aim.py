@@ -70,11 +70,9 @@ class AimMerge(Scorer):
             self.by_keys, self.needs_vision = by_keys, VisionNeeds(keys=(-1,))
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         live, counts, picture = context.live, context.counts, Grid.of(context.layout).picture
         states, alive, width = context.hidden.float(), live, live.shape[1]
         if self.by_keys:
-            assert context.vision is not None  # noqa: S101 - declared by needs_vision
             states = context.vision.keys[-1].float()
         into = torch.arange(width, device=live.device).expand_as(live)
         weight = torch.ones_like(live, dtype=torch.float32)

@@ -186,11 +186,7 @@ class Chain:
 
     def scorer_at(self, layer: int) -> Scorer | None:
         """The scorer that chooses the tokens that enter a layer; None before the first stage."""
-        found = None
-        for first, scorer in self.in_charge:
-            if first <= layer:
-                found = scorer
-        return found
+        return next((scorer for first, scorer in reversed(self.in_charge) if first <= layer), None)
 
     def site_at(self, layer: int) -> Site:
         """Where the tokens leave that do not enter a layer."""
@@ -199,17 +195,9 @@ class Chain:
 
     def sites(self, num_layers: int) -> Site | tuple[Site, ...]:
         """Where tokens leave, for each layer boundary; one word where all are the same."""
-        found = tuple(self.site_at(layer) for layer in range(num_layers))
-        kinds = set(found[self.earliest_layer :]) or {"entry"}
-        return self.scorers[0].site if len(kinds) == 1 and len({s.site for s in self.scorers}) == 1 else found
-
-    @property
-    def site(self) -> Site:
-        """Where tokens leave, for chains whose scorers agree on it; else see `sites`."""
-        kinds = {scorer.site for scorer in self.scorers}
-        if len(kinds) > 1:
-            raise InvalidInputError(f"{self.name!r} has tokens leave at two kinds of places; see Chain.sites().")
-        return kinds.pop()
+        if len({scorer.site for scorer in self.scorers}) == 1:
+            return self.scorers[0].site
+        return tuple(self.site_at(layer) for layer in range(num_layers))
 
     @property
     def name(self) -> str:

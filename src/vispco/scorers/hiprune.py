@@ -32,7 +32,6 @@ class HiPrune(Scorer):
         self.needs_vision = VisionNeeds(received=(block, -1))
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         middle, last = context.vision.received[self.block], context.vision.received[-1]
         number = (context.counts * self.alpha / 5).round().long()
         anchors = top_tokens(middle, context.live, number)

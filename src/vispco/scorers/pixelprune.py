@@ -43,8 +43,8 @@ class PixelPrune(DivPrune):
 
     def _repeats(self, context: ScoringContext) -> Tensor:
         """The live tokens that a neighbour among them foretells: bool [B, V]."""
-        pixels = None if context.vision is None else context.vision.pixels
-        values, grid = context.visual_embeddings() if pixels is None else pixels, Grid.of(context.layout)
+        pixels, grid = context.vision.pixels, Grid.of(context.layout)
+        values = context.visual_embeddings() if pixels is None else pixels
         place = (grid.picture << 32) + grid.row * grid.columns + grid.column
         # ascending in every sample
         place = place.masked_fill(~context.layout.is_visual_slot, torch.iinfo(torch.long).max)

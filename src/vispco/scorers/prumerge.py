@@ -39,7 +39,6 @@ class PruMerge(Scorer):
         return self.adaptive and layer == 0
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         attention, live, counts, most = context.vision.attention[-1], context.live, context.counts, context.max_count
         if self.acts_at(context.layer):
             lower, upper = (_quantile(attention, live, share) for share in (0.25, 0.75))

@@ -55,14 +55,12 @@ class TopV(Scorer):
 
     def _cost(self, context: ScoringContext) -> Tensor:
         """The cost of each pair of visual tokens: float64 [B, V, V], sources first."""
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
-        assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
         before, after, live = context.previous_hidden.double(), context.hidden.double(), context.live
         squares = (before**2).sum(-1)[..., None] + (after**2).sum(-1)[:, None]
         feature = (squares - 2 * before @ after.transpose(1, 2)).clamp(min=0).sqrt()
         pairs = live[:, :, None] & live[:, None]
         mean = (feature * pairs).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
-        cost = feature / mean.clamp(min=1e-12)[:, None, None]
+        cost: Tensor = feature / mean.clamp(min=1e-12)[:, None, None]
         grid, image, sizes = context.layout.coordinates, context.layout.image_index, context.layout.image_sizes
         if grid is None or sizes is None:
             return cost

@@ -38,7 +38,6 @@ class VisionZip(Scorer):
         self.merges, self.needs_vision = merge, VisionNeeds(attention=(-1,), keys=(-1,) if merge else ())
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         live, attention = context.live, context.vision.attention[-1]
         contextual = share_of(context.counts, self.contextual)
         dominant = context.counts - contextual
