@@ -37,7 +37,10 @@ _HOW_TO_WRITE = (
     "tower on, or a mapping from layer to scorer such as {0: 'divprune', 3: 'fastv'}."
 )
 COMPENSATE = "compensate="
-LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
+_LEAST_COMPENSATION, _MOST_COMPENSATION = (
+    -1.0,
+    2.0,
+)  # beyond them logits overflow half precision, or nothing else is seen
 TOWER = "tower."  # before the number of a block, where a layer may stand
 _PLACE = re.compile(rf"({re.escape(TOWER)})?(\d+)")
 _PART = re.compile(rf"^\s*([A-Za-z][\w.-]*)\s*(?:\((.*)\))?\s*(?:@\s*({_PLACE.pattern}))?\s*$", re.DOTALL)
@@ -130,7 +133,7 @@ class Chain:
             chain = cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
             return chain.with_compensation(given.get("compensate", 0.0))
         if "name" in given:
-            return cls._of_parts([_read_part(given)])
+            return cls.of([given])
         stages: list[tuple[Place | None, Scorer]] = []
         for layer, scorer in sorted(given.items(), key=lambda item: (not _place(item[0])[0], _place(item[0])[1])):
             inner = cls.of(scorer)
@@ -170,9 +173,9 @@ class Chain:
         """The same scorers, with a sample's tokens divided over its pictures in this way."""
         return replace(self, allocation=allocation)
 
-    def with_compensation(self, beta: float | str) -> Self:
+    def with_compensation(self, beta: Any) -> Self:
         """The same scorers, with attention given back to the tokens that are left."""
-        return replace(self, compensate=check_compensation(beta))
+        return replace(self, compensate=beta)
 
     def for_model(self, model: Any) -> Chain:
         """The chain that runs on a model; see `Scorer.for_model`."""
@@ -257,9 +260,9 @@ def check_compensation(beta: Any) -> float:
         value = float(beta)
     except (TypeError, ValueError):
         value = math.nan
-    if isinstance(beta, bool) or not LEAST_COMPENSATION <= value <= MOST_COMPENSATION:
+    if isinstance(beta, bool) or not _LEAST_COMPENSATION <= value <= _MOST_COMPENSATION:
         raise InvalidInputError(
-            f"compensate={beta!r} was given. It is a number from {LEAST_COMPENSATION:g} to {MOST_COMPENSATION:g}, such as 0.75, by "
+            f"compensate={beta!r} was given. It is a number from {_LEAST_COMPENSATION:g} to {_MOST_COMPENSATION:g}, such as 0.75, by "
             "which the log of (visual tokens shown / left) is multiplied; 0 is off."
         )
     return value

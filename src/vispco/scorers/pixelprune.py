@@ -10,6 +10,7 @@ applied to the projected tokens.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,8 +37,7 @@ class PixelPrune(DivPrune):
 
     def select(self, context: ScoringContext) -> Selection:
         fresh = context.live & ~self._repeats(context)
-        found = super().select(replace(context, live=fresh, counts=context.counts.minimum(fresh.sum(-1))))
-        assert found.scores is not None  # noqa: S101 - of every greedy choice
+        found: Any = super().select(replace(context, live=fresh, counts=context.counts.minimum(fresh.sum(-1))))
         scores = found.scores.masked_fill(~fresh, torch.finfo(torch.float32).min)
         return Selection(top_tokens(scores, context.live, context.counts), scores)
 

@@ -47,8 +47,7 @@ class VScan(Scorer):
         if not self.merge:
             return chosen
         into = torch.where(live, nearest(context.hidden, chosen.keep, context.max_count), -1)
-        slots = torch.arange(live.shape[1], device=live.device)
-        return Selection(chosen.keep, chosen.scores, Merge(torch.where(chosen.keep, slots, into)))
+        return Selection(chosen.keep, chosen.scores, Merge(into))
 
     def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:
         return 2 * num_visual * dimensions.hidden if self.merge else 0
