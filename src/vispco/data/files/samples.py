@@ -70,9 +70,13 @@ def refusal(
 
     Only pictures of an odd shape are tried. context: the tokens that the model takes, where known.
     """
-    wordy = _beyond_context(record, processor, context)
-    if wordy is not None:
-        return wordy
+    words = [record.prompt, record.hint, *record.options.values()]
+    words += [text for turn in record.turns for text in (turn.instruction, turn.answer)]
+    if context is not None and sum(map(len, words)) > context:  # a token has at least one character
+        tokens = max(len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in words)
+        if tokens > context:
+            detail = f"it has {tokens:,} tokens of text; the model's context has {context:,}"
+            return Skipped("beyond the context", record.file, record.row, detail, record.id)
     if all(max(size) <= _NARROW * min(size) for size in sizes):
         return None
     try:
@@ -259,16 +263,3 @@ def context_length(processor: Any, model: Any = None) -> int | None:
         getattr(getattr(processor, "tokenizer", None), "model_max_length", None),
     ]
     return min((size for size in known if isinstance(size, int) and 0 < size < _ENDLESS), default=None)
-
-
-def _beyond_context(record: Record, processor: Any, length: int | None) -> Skipped | None:
-    """Why a record's words alone do not fit into the model's context, if they do not."""
-    words = [record.prompt, record.hint, *record.options.values()]
-    words += [text for turn in record.turns for text in (turn.instruction, turn.answer)]
-    if length is None or sum(map(len, words)) <= length:  # a token has at least one character
-        return None
-    tokens = max(len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in words)
-    if tokens <= length:
-        return None
-    detail = f"it has {tokens:,} tokens of text; the model's context has {length:,}"
-    return Skipped("beyond the context", record.file, record.row, detail, record.id)
