@@ -198,8 +198,8 @@ def draw(scene: Scene) -> Image.Image:
             center = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
             font = _font(max(7, round((box[3] - box[1]) * 1.15)))
             bold = (box[3] - box[1]) * 0.035
-            ink = {"fill": mark.rgb, "stroke_fill": mark.rgb, "stroke_width": bold}
-            pen.text(center, mark.char.upper(), font=font, anchor="mm", **ink)
+            text = mark.char.upper()
+            pen.text(center, text, mark.rgb, font, "mm", stroke_width=bold, stroke_fill=mark.rgb)
         elif mark.kind == "stroke":
             pen.line(box, fill=mark.rgb, width=max(1, min(scene.width, scene.height) // 60))
         else:

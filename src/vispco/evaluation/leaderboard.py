@@ -97,7 +97,9 @@ class LeaderboardEntry:
         local = Path(model).is_dir()
         kept = [row for row in rows if row.kind in KINDS and row.accuracy is not None and row.low is not None]
         given = {
-            name: value for name, value in facts["options"].items() if name not in _NOT_OPTIONS and value is not False
+            name: re.sub(r"[^=,]*/", "", value) if isinstance(value, str) else value  # mine=/home/me/mine.jsonl
+            for name, value in facts["options"].items()
+            if name not in _NOT_OPTIONS and value is not False and value is not None and value != ""
         }
         return cls(
             command=command,
@@ -105,9 +107,7 @@ class LeaderboardEntry:
             weights=weights_digest(model),
             tasks=dict(tasks),
             rows=tuple(LeaderboardRow(**{name: _rounded(getattr(row, name)) for name in names}) for row in kept),
-            options={
-                name: _without_folders(value) for name, value in given.items() if value is not None and value != ""
-            },
+            options=given,
             versions=facts["versions"],
         )
 
@@ -167,8 +167,3 @@ class LeaderboardEntry:
 
 def _rounded(value: Any) -> Any:
     return round(value, 5) if isinstance(value, float) else value
-
-
-def _without_folders(value: Any) -> Any:
-    """An option without the folders of somebody's machine: `mine=/home/me/mine.jsonl` is `mine=mine.jsonl`."""
-    return re.sub(r"[^=,]*/", "", value) if isinstance(value, str) else value

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Score = Callable[[Sample, str], float]
 
 
-PREFILL = "prefill"  # FLOPs of vision tower, projector and language model; the costs are of the language model alone
+_PREFILL = "prefill"  # FLOPs of vision tower, projector and language model; the costs are of the language model alone
 BRIEF = 3  # skipped items that are named in a result without details: a sweep has hundreds of results
 
 
@@ -62,7 +62,7 @@ class Tally:
             spent, full = cost.bill(counts, workload).double(), cost.full(whole).double()
             self._add(name, spent, full)
             if name == "exact" and tower is not None:
-                self._add(PREFILL, spent + tower.spent, full + tower.full)
+                self._add(_PREFILL, spent + tower.spent, full + tower.full)
 
     def _add(self, name: str, spent: Tensor, full: Tensor) -> None:
         self.flops.setdefault(name, []).extend(spent.tolist())

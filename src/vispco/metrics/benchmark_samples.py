@@ -49,7 +49,7 @@ class BenchmarkSample:
     @property
     def question(self) -> str:
         """The prompt, in the words of the protocol."""
-        return self.settings.prompt(self.benchmark, self.record)
+        return protocol(self.settings.protocol).prompt(self.benchmark, self.record, self.settings.family)
 
     @property
     def answer(self) -> str:
