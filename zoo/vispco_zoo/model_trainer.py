@@ -43,10 +43,10 @@ from vispco_zoo.training_state import SMOOTH, TrainingProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-REMOVAL_WEIGHT = 0.05  # of the term that makes every layer matter
-DEEPSTACK_WEIGHT = 0.3  # of the labels of each DeepStack level
-STRIDE = 13  # from the layer that a step leaves out to that of the next step
-POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
+_REMOVAL_WEIGHT = 0.05  # of the term that makes every layer matter
+_DEEPSTACK_WEIGHT = 0.3  # of the labels of each DeepStack level
+_STRIDE = 13  # from the layer that a step leaves out to that of the next step
+_POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
 TOWERS = ("model.visual.", "model.vision_", "model.multi_modal_projector.", "model.connector.", "dense.")
 
 
@@ -99,23 +99,23 @@ class ModelTrainer:
         return min(1.0, self.progress.level + 0.01) if understood else self.progress.level
 
     def batch(self, step: int) -> PackedBatch:
-        first = step - step % POOL
+        first = step - step % _POOL
         if self._pool[0] != first:
             plan = self.plan
             warm = first < plan.warmup
             pictures = plan.warmup_pictures if warm else plan.pictures
             rng = random_for("train", self.name, self.seed, first)
             if warm:
-                given = tower_examples(rng, POOL * pictures, plan.least_level(first))
+                given = tower_examples(rng, _POOL * pictures, plan.least_level(first))
             else:
                 weights, level = self._mix
-                given = examples(rng, POOL * pictures, weights, level, plan.questions, plan.round_at(first))
+                given = examples(rng, _POOL * pictures, weights, level, plan.questions, plan.round_at(first))
             if plan.reworded:
                 given = [reword_questions(rng, example, plan.reworded) for example in given]
             if plan.resampled:
                 given = [resample(rng, example, plan.resampled, plan.scales) for example in given]
             given.sort(key=lambda example: example.image.width * example.image.height)
-            parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(POOL)]
+            parts = [self.pack(given[i * pictures : (i + 1) * pictures]) for i in range(_POOL)]
             rng.shuffle(parts)
             self._pool = (first, parts)
         return self._pool[1][step - first]
@@ -123,7 +123,7 @@ class ModelTrainer:
     def step(self) -> None:
         progress, plan = self.progress, self.plan
         started = time.perf_counter()
-        if progress.step >= plan.warmup and progress.step % POOL == 0:
+        if progress.step >= plan.warmup and progress.step % _POOL == 0:
             progress.level = max(self.level(), plan.least_level(progress.step))
             self._mix = (self.weights(), progress.level)
         part = plan.round_at(progress.step)
@@ -140,7 +140,7 @@ class ModelTrainer:
         if not frozen:
             loss, seen = self.heads(features[0], batch.dense)
             for level in features[1:]:  # of DeepStack: the blocks below learn the labels, too
-                loss = loss + DEEPSTACK_WEIGHT * self.heads(level, batch.dense)[0]
+                loss = loss + _DEEPSTACK_WEIGHT * self.heads(level, batch.dense)[0]
             progress.blend("dense", float(loss.detach()))
             for key, value in seen.items():
                 progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
@@ -150,9 +150,9 @@ class ModelTrainer:
             of_answers = answer_loss(logits, targets, plan.smoothing_at(progress.step))
             loss = of_answers + loss
             if part is not None and part.removal:
-                layer = 1 + progress.step * STRIDE % (self.model.config.text_config.num_hidden_layers - 1)
+                layer = 1 + progress.step * _STRIDE % (self.model.config.text_config.num_hidden_layers - 1)
                 missing = removal_penalty(self.model, batch, seen_by_answers, logits, layer, part.removal)
-                loss = loss + REMOVAL_WEIGHT * missing
+                loss = loss + _REMOVAL_WEIGHT * missing
             progress.blend("loss", float(of_answers.detach()))
             for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():
                 momentum = SMOOTH ** (total / 8)
@@ -160,12 +160,8 @@ class ModelTrainer:
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.parameters.values(), plan.clip)
-        slow = (
-            dict.fromkeys(TOWERS, plan.tower if tower_rate is None else tower_rate)
-            if progress.step >= plan.warmup
-            else None
-        )
-        self.optimizer.step(plan.rate_at(progress.step), slow)
+        slow = dict.fromkeys(TOWERS, plan.tower if tower_rate is None else tower_rate)
+        self.optimizer.step(plan.rate_at(progress.step), slow if progress.step >= plan.warmup else None)
         progress.step += 1
         progress.seconds += time.perf_counter() - started
 
@@ -228,19 +224,15 @@ class ModelTrainer:
                 "Take another --out, or start again with --no-resume."
             )
 
-    def _truncate_curve(self) -> None:
-        """Drop what was recorded after the last checkpoint: a resumed run records it again."""
-        if self.curve.exists():
-            lines = self.curve.read_text().splitlines(keepends=True)
-            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.progress.step]
-            files.write_text(self.curve, "".join(kept))
-
     def run(
         self, *, every: float = 90.0, note_every: int = 50, report: Callable[[TrainingProgress], None] | None = None
     ) -> None:
         """Train to the end of the recipe and save every `every` seconds. Ctrl-C saves at the end of the current step."""
         self.out.mkdir(parents=True, exist_ok=True)
-        self._truncate_curve()
+        if self.curve.exists():  # what was recorded after the last checkpoint is recorded again
+            lines = self.curve.read_text().splitlines(keepends=True)
+            kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= self.progress.step]
+            files.write_text(self.curve, "".join(kept))
         saved = time.monotonic()
         stable = round(self.plan.plain - self.plan.decay * (self.plan.plain - self.plan.warmup))
         with _interrupt_deferred() as stopped:
