@@ -16,7 +16,7 @@ from vispco.data.scene import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADE
 from vispco_zoo.tokenizer import CODE_WORDS, token_ids
 
 if TYPE_CHECKING:
-    from vispco.data.scene import Mark, Scene
+    from vispco.data.scene import Scene
 
 _BINS = 6  # of the picture's width and height
 _SIZES = (0.0, 0.125, 0.15, 0.175, 0.2)
@@ -40,12 +40,6 @@ _WEIGHT = {"char": 3.0, "shape": 1.5, "row": 1.5, "column": 1.5, "x": 0.5, "y": 
 _PRIORITY = {"glyph": 3.0, "object": 2.0, "sign": 1.0, "bar": 1.0}
 
 
-def _values(mark: Mark) -> list[int]:
-    size = int(np.searchsorted(_SIZES, mark.size, side="right")) if mark.kind == "object" else 0
-    named = [names.get(getattr(mark, field), 0) for field, names in _NAMES.items()]
-    return [*named, mark.index, size, 0]
-
-
 def token_labels(scene: Scene, height: int, width: int) -> np.ndarray:
     """[height * width, fields]: for each visual token of the grid, the classes of the mark that it mostly shows."""
     marks = [mark for mark in scene.marks if mark.kind in _PRIORITY]
@@ -61,7 +55,9 @@ def token_labels(scene: Scene, height: int, width: int) -> np.ndarray:
         share = area / least[:, None, None]
         share[share < 0.2] = 0
         rank = share + np.asarray([_PRIORITY[mark.kind] for mark in marks])[:, None, None] * (share > 0)
-        values = np.asarray([_values(mark) for mark in marks])
+        named = [[names.get(getattr(mark, field), 0) for field, names in _NAMES.items()] for mark in marks]
+        sizes = [np.searchsorted(_SIZES, mark.size, side="right") * (mark.kind == "object") for mark in marks]
+        values = np.asarray([[*own, mark.index, size, 0] for own, mark, size in zip(named, marks, sizes, strict=True)])
         best = rank.argmax(axis=0)
         shown = np.take_along_axis(rank, best[None], axis=0)[0] > 0
         grid[:, :, : values.shape[1]] = values[best] * shown[:, :, None]

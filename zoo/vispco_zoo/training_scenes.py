@@ -81,9 +81,7 @@ def tower_examples(rng: Random, count: int, difficulty: float) -> list[TrainingE
     return made
 
 
-def resample(
-    rng: Random, example: TrainingExample, share: float, scales: tuple[float, float]
-) -> TrainingExample:  # fmt: skip
+def resample(rng: Random, example: TrainingExample, share: float, scales: tuple[float, float]) -> TrainingExample:
     """The example with its picture scaled, both sides alike, by a random factor; as it was with probability 1 - share."""
     if rng.random() >= share:
         return example

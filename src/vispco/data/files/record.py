@@ -204,6 +204,7 @@ class ConversationSample:
     record: Record = field(repr=False)
     turn: int
     replaced: tuple[Image, ...] | None = field(default=None, repr=False, compare=False)
+    max_new_tokens = None
 
     @property
     def task(self) -> str:
@@ -248,10 +249,6 @@ class ConversationSample:
     @property
     def history(self) -> History:
         return tuple((before.instruction, before.answer) for before in self.record.turns[: self.turn])
-
-    @property
-    def max_new_tokens(self) -> None:
-        return None
 
     def score(self, prediction: str) -> float:
         """Free text has no metric; `TaskEvaluator(score=...)` takes one."""

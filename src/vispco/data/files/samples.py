@@ -10,10 +10,17 @@ from typing import Any, TypeVar, overload
 from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.dataset import Lazy
 from vispco.data.files.hf_folder import HfFolder, parquet_files
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
-from vispco.data.files.record import MAX_SIDE, Record, Records, Skipped, SkippedItemError, SkipReport
+from vispco.data.files.record import (
+    MAX_SIDE,
+    ConversationSample,
+    Record,
+    Records,
+    Skipped,
+    SkippedItemError,
+    SkipReport,
+)
 from vispco.data.files.sampling import AreaSample, draw, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
 from vispco.data.sample import Sample
@@ -167,20 +174,6 @@ class _Joined(Records):
             yield from reader._read()  # noqa: SLF001  the same class
 
 
-class Turns(Lazy["Sample"]):
-    """Turns of records. Holds no pictures: a sample is made anew each time."""
-
-    def __init__(self, turns: Sequence[tuple[Record, int]]) -> None:
-        self.turns = turns
-
-    def __len__(self) -> int:
-        return len(self.turns)
-
-    def make(self, place: int) -> Sample:
-        record, number = self.turns[place]
-        return record.samples()[number]
-
-
 def training_samples(
     path: str | Path,
     images: str | Path | None = None,
@@ -191,7 +184,7 @@ def training_samples(
     max_side: int | None = None,
     loaded: tuple[Any, Any] | None = None,
     held_out: Collection[tuple[str, int | None]] = (),
-) -> tuple[Turns, dict[str, Any]]:
+) -> tuple[list[ConversationSample], dict[str, Any]]:
     """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
 
     downsample: the number of conversations drawn first, their image areas equalised (the paper's 30,000).
@@ -226,7 +219,7 @@ def training_samples(
     }
     if areas is not None:
         facts["areas"] = {name: value for name, value in areas.to_dict().items() if name != "indices"}
-    return Turns(turns), facts
+    return [record.samples()[number] for record, number in turns], facts
 
 
 def _turns(records: Iterable[Record], held_out: Collection[tuple[str, int | None]]) -> Iterator[tuple[Record, int]]:
