@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from vispco.core.errors import VispcoError
 from vispco.core.runs import files
@@ -25,7 +25,6 @@ from vispco_zoo.layer_removal import removal_penalty
 from vispco_zoo.muon import Muon
 from vispco_zoo.packed_batch import (
     ATTENTION,
-    Levels,
     PackedBatch,
     Packer,
     answer_loss,
@@ -127,15 +126,16 @@ class ModelTrainer:
             progress.level = max(self.level(), plan.least_level(progress.step))
             self._mix = (self.weights(), progress.level)
         part = plan.round_at(progress.step)
-        if part is not None and plan.round_begins(progress.step):
+        if part is not None and (progress.step - plan.plain) % plan.polish == 0:  # a round begins
             scale_branches(self.model, part.scaled_layers, part.branch_scale)
         batch = self.batch(progress.step)
         if progress.step >= plan.warmup and plan.connector:
             self.model.model.vision_model.requires_grad_(requires_grad=False)
         tower_rate = plan.answers_tower_rate(progress.step)
         frozen = progress.step >= plan.warmup and plan.tower == 0.0 and tower_rate is None
-        with torch.set_grad_enabled(not frozen):
-            features = self._visual_tokens(batch)
+        bfloat16 = torch.autocast("cpu", torch.bfloat16, enabled=plan.bfloat16)
+        with torch.set_grad_enabled(not frozen), bfloat16:
+            features = tuple(level.float() for level in visual_tokens(self.model, batch.pixels))
         loss = torch.zeros(())
         if not frozen:
             loss, seen = self.heads(features[0], batch.dense)
@@ -146,7 +146,9 @@ class ModelTrainer:
                 progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
         if progress.step >= plan.warmup:
             seen_by_answers = tuple(level.detach() for level in features) if tower_rate is None else features
-            logits, targets, asked = self._answers(batch, seen_by_answers)
+            with bfloat16:
+                logits, targets, asked = answers(self.model, batch, seen_by_answers)
+            logits = logits.float()
             of_answers = answer_loss(logits, targets, plan.smoothing_at(progress.step))
             loss = of_answers + loss
             if part is not None and part.removal:
@@ -164,15 +166,6 @@ class ModelTrainer:
         self.optimizer.step(plan.rate_at(progress.step), slow if progress.step >= plan.warmup else None)
         progress.step += 1
         progress.seconds += time.perf_counter() - started
-
-    def _visual_tokens(self, batch: PackedBatch) -> Levels:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
-            return tuple(level.float() for level in visual_tokens(self.model, batch.pixels))
-
-    def _answers(self, batch: PackedBatch, features: Levels) -> tuple[Tensor, Tensor, Tensor]:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.plan.bfloat16):
-            logits, targets, asked = answers(self.model, batch, features)
-        return logits.float(), targets, asked
 
     def save(self, path: Path | None = None) -> None:
         tensors = {f"weight.{name}": p.detach() for name, p in self.parameters.items()}
