@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +38,52 @@ from vispco_zoo.smol import read_parts
 from vispco_zoo.token_labels import TokenLabelHeads
 from vispco_zoo.tokenizer import markup, token_ids
 from vispco_zoo.training_scenes import examples, resample, reword_questions, tower_examples
-from vispco_zoo.training_state import SMOOTH, TrainingProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_SMOOTH = 0.97  # share of the old value in a moving average
 _REMOVAL_WEIGHT = 0.05  # of the term that makes every layer matter
 _DEEPSTACK_WEIGHT = 0.3  # of the labels of each DeepStack level
 _STRIDE = 13  # from the layer that a step leaves out to that of the next step
 _POOL = 4  # batches that are drawn together and sorted by size, so that little is padded
 TOWERS = ("model.visual.", "model.vision_", "model.multi_modal_projector.", "model.connector.", "dense.")
+
+
+@dataclass
+class TrainingProgress:
+    """Counters of a run, and its smoothed losses and accuracies."""
+
+    step: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0  # of the answers
+    dense: float = 0.0  # loss of the visual tokens' labels
+    level: float = 0.1  # density of the scenes, 0 to 1
+    accuracy: dict[str, float] = field(default_factory=lambda: dict.fromkeys(TASKS, 0.0))
+    seen: dict[str, float] = field(default_factory=dict)  # accuracy by field of the visual tokens' labels
+
+    def blend(self, name: str, value: float) -> None:
+        """Update a moving average; the first step sets it."""
+        setattr(self, name, value if self.step == 0 else _SMOOTH * getattr(self, name) + (1 - _SMOOTH) * value)
+
+    def describe(self) -> str:
+        """Loss and accuracy by task in one line."""
+        tasks = " ".join(f"{task[:5]} {100 * score:.0f}" for task, score in self.accuracy.items())
+        return f"loss {self.loss:.2f} dense {self.dense:.2f} | {tasks}"
+
+    def curve_entry(self) -> dict[str, Any]:
+        """One line of the curve."""
+        rounded = {name: round(value, 3) for name, value in self.accuracy.items()}
+        return {
+            "step": self.step,
+            "seconds": round(self.seconds),
+            "loss": round(self.loss, 4),
+            "dense": round(self.dense, 4),
+            "level": round(self.level, 2),
+            "average": round(sum(rounded.values()) / len(rounded), 3),
+            **rounded,
+            "seen": {key: round(value, 2) for key, value in self.seen.items()},
+        }
 
 
 class ModelTrainer:
@@ -143,7 +180,7 @@ class ModelTrainer:
                 loss = loss + _DEEPSTACK_WEIGHT * self.heads(level, batch.dense)[0]
             progress.blend("dense", float(loss.detach()))
             for key, value in seen.items():
-                progress.seen[key] = SMOOTH * progress.seen.get(key, 0.0) + (1 - SMOOTH) * value
+                progress.seen[key] = _SMOOTH * progress.seen.get(key, 0.0) + (1 - _SMOOTH) * value
         if progress.step >= plan.warmup:
             seen_by_answers = tuple(level.detach() for level in features) if tower_rate is None else features
             with bfloat16:
@@ -157,7 +194,7 @@ class ModelTrainer:
                 loss = loss + _REMOVAL_WEIGHT * missing
             progress.blend("loss", float(of_answers.detach()))
             for task, (right, total) in right_by_task(logits, targets, asked, batch.tasks).items():
-                momentum = SMOOTH ** (total / 8)
+                momentum = _SMOOTH ** (total / 8)
                 progress.accuracy[task] = momentum * progress.accuracy[task] + (1 - momentum) * right / total
         self.optimizer.zero_grad()
         torch.autograd.backward(loss)
