@@ -62,8 +62,7 @@ VARIANTS: dict[str, _Variant] = {
         "gemma4", changes={"text_config": {**_PLAIN_GEMMA4, "enable_moe_block": True, **_FEW_EXPERTS}}
     ),
     "Gemma4 31B (values are keys)": _Variant(
-        "gemma4",
-        changes={"text_config": {**_PLAIN_GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 2}},
+        "gemma4", changes={"text_config": {**_PLAIN_GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 2}}
     ),
 }
 

@@ -27,18 +27,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from vispco.core.errors import UnknownNameError
 from vispco_zoo.initialization import initialize
 from vispco_zoo.smol import build_smol, build_smol_image_processor
-from vispco_zoo.tokenizer import (
-    CHATML,
-    END,
-    IMAGE,
-    IMAGE_END,
-    IMAGE_START,
-    PAD,
-    PLAIN,
-    Markup,
-    markup,
-    token_ids,
-)
+from vispco_zoo.tokenizer import CHATML, END, IMAGE, IMAGE_END, IMAGE_START, PAD, PLAIN, Markup, markup, token_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,12 +81,7 @@ def _qwen(num_layers: int = 10) -> PreTrainedModel:
         "rope_parameters": {"rope_type": "axial", "rope_theta": 30.0},
         "out_hidden_size": 96,
     }
-    config = Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision,
-        **_placeholders(PLAIN),
-        tie_word_embeddings=False,
-    )
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **_placeholders(PLAIN), tie_word_embeddings=False)
     return Qwen2_5_VLForConditionalGeneration(config)
 
 
@@ -133,12 +117,7 @@ def _qwen3() -> PreTrainedModel:
         "deepstack_visual_indexes": [3, 6, 9],
         "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0},
     }
-    config = Qwen3VLConfig(
-        text_config=text,
-        vision_config=vision,
-        **_placeholders(CHATML),
-        tie_word_embeddings=False,
-    )
+    config = Qwen3VLConfig(text_config=text, vision_config=vision, **_placeholders(CHATML), tie_word_embeddings=False)
     return Qwen3VLForConditionalGeneration(config)
 
 

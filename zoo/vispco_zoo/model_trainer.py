@@ -24,15 +24,7 @@ from vispco_zoo.definitions import build_image_processor, build_model, definitio
 from vispco_zoo.initialization import grow, scale_branches
 from vispco_zoo.layer_removal import removal_penalty
 from vispco_zoo.muon import Muon
-from vispco_zoo.packed_batch import (
-    ATTENTION,
-    PackedBatch,
-    Packer,
-    answer_loss,
-    answers,
-    right_by_task,
-    visual_tokens,
-)
+from vispco_zoo.packed_batch import ATTENTION, PackedBatch, Packer, answer_loss, answers, right_by_task, visual_tokens
 from vispco_zoo.recipe import Recipe, recipe
 from vispco_zoo.smol import read_parts
 from vispco_zoo.token_labels import TokenLabelHeads

@@ -144,10 +144,7 @@ class Board:
     def spot(self, size: float) -> tuple[float, float]:
         column, row = self.free.pop()
         slack = max(0.0, 0.125 - size / 2 - 0.01)
-        return (
-            (column + 0.5) / 4 + self.rng.uniform(-slack, slack),
-            (row + 0.5) / 4 + self.rng.uniform(-slack, slack),
-        )
+        return ((column + 0.5) / 4 + self.rng.uniform(-slack, slack), (row + 0.5) / 4 + self.rng.uniform(-slack, slack))
 
     def put_object(self, shape: str, color: str, size: float | None = None) -> None:
         size = self.rng.uniform(0.13, 0.21) if size is None else size

@@ -67,11 +67,7 @@ class Evaluation:
 
     @classmethod
     def from_tasks(
-        cls,
-        tasks: Sequence[TaskResult],
-        flops: Mapping[str, float],
-        fraction: Mapping[str, float],
-        **more: Any,
+        cls, tasks: Sequence[TaskResult], flops: Mapping[str, float], fraction: Mapping[str, float], **more: Any
     ) -> Evaluation:
         """Average over tasks. The interval is that of a mean of independent proportions; of one task, it is the task's.
 

@@ -30,7 +30,7 @@ class TaskSpec:
     tasks: Annotated[
         str,
         typer.Option(
-            help="'all', names of synthetic tasks, or files of benchmarks or of your own (chartqa=PATH,mine=PATH:METRIC): {benchmarks}.",
+            help="'all', names of synthetic tasks, or files of benchmarks or of your own (chartqa=PATH,mine=PATH:METRIC): {benchmarks}."
         ),
     ] = "all"
     data_root: Annotated[

@@ -72,14 +72,7 @@ class GreedyPicks:
         return self._selection(picks, gains, counts, max_count)
 
     def choose_blocks(
-        self,
-        counts: Tensor,
-        max_count: int,
-        gains: Tensor,
-        in_block: BlockGains,
-        update: BlockUpdate,
-        *,
-        growth: float,
+        self, counts: Tensor, max_count: int, gains: Tensor, in_block: BlockGains, update: BlockUpdate, *, growth: float
     ) -> Selection:
         """The same in blocks of `growth` times the tokens that were taken before, and of one token where that is less."""
         width, picks, taken = self.live.shape[1], [], 0
