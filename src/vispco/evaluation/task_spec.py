@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vispco.evaluation.spec import EvaluatorSpec
     from vispco.metrics import BenchmarkSet
 
-PER_TASK, PER_TASK_JOINT, FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
+PER_TASK, PER_TASK_JOINT, _FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class CalibrationSpec:
         typer.Option(
             min=1,
             help=f"Items of each synthetic task, or of --data in all (default: {PER_TASK}, {PER_TASK_JOINT} in a joint "
-            f"search; {FROM_FILE}).",
+            f"search; {_FROM_FILE}).",
         ),
     ] = None
     downsample: Annotated[
@@ -194,7 +194,7 @@ class CalibrationSpec:
         samples, about = training_samples(
             self.data,
             self.images,
-            limit=self.samples or (None if self.downsample else FROM_FILE),
+            limit=self.samples or (None if self.downsample else _FROM_FILE),
             downsample=self.downsample,
             seed=seed,
             max_side=tasks.max_side,
