@@ -82,7 +82,6 @@ def pictures(name: str, limit: int) -> list[Tensor]:
 def context_of(states: Tensor, keep: int) -> ScoringContext:
     """One sample with these visual tokens, before the language model."""
     base = random_context(states.shape[1], keep, states.shape[2])
-    assert base.vision is not None
     embeddings = torch.cat([states, base.embeddings[:, states.shape[1] :]], dim=1)
     return replace(base, embeddings=embeddings, vision=VisionRecord(states, base.vision.attention), memo={})
 

@@ -140,7 +140,7 @@ def test_lines_are_added_behind_whole_lines_only(tmp_path):
     with path.open("a") as file:
         file.write('{"a": 2')
     assert files.read_json_lines(path) == [{"a": 1}]
-    files.append_line(path, '{"a": 3}', sync=True)
+    files.append_line(path, '{"a": 3}')
     assert path.read_text() == '{"a": 1}\n{"a": 3}\n'
     path.write_text("x" * (files.BLOCK * 2 + 5))
     files.append_line(path, "[]")

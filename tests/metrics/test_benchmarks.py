@@ -6,7 +6,7 @@ import pytest
 
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.data.files import Record, Turn
-from vispco.metrics import BENCHMARKS, METRICS, Benchmark, benchmark, find, parse_tasks
+from vispco.metrics import BENCHMARKS, METRICS, AskSettings, Benchmark, benchmark, find, parse_tasks
 
 EIGHT = ["aokvqa", "vizwiz", "seedbench", "mmbench", "mme", "chartqa", "ocrbench", "textvqa"]
 
@@ -21,9 +21,10 @@ def test_they_are_the_papers_eight():
 
 @pytest.mark.parametrize("name", EIGHT)
 def test_an_empty_prediction_scores_0_in_each(name):
+    entry = BENCHMARKS.get(name)
     for prediction in ("", " ", "\n"):
-        assert BENCHMARKS.get(name).score(prediction, record(references=("",) * 10, options={"A": ""})) == 0.0
-        assert BENCHMARKS.get(name).score(prediction, record(references=("A",), options={"A": "yes"})) == 0.0
+        assert AskSettings().score(entry, prediction, record(references=("",) * 10, options={"A": ""})) == 0.0
+        assert AskSettings().score(entry, prediction, record(references=("A",), options={"A": "yes"})) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_an_empty_prediction_scores_0_in_each(name):
 )
 def test_each_is_scored_by_its_own_metric(name, prediction, references, options, score):
     item = record(references=references, options=options)
-    assert BENCHMARKS.get(name).score(prediction, item) == pytest.approx(score)
+    assert AskSettings().score(BENCHMARKS.get(name), prediction, item) == pytest.approx(score)
 
 
 def test_the_prompt_has_hint_question_options_and_what_to_answer():
@@ -185,7 +186,7 @@ def test_a_package_adds_a_benchmark_with_its_own_metric(monkeypatch):
         return float(len(prediction) == len(item.references[0]))
 
     BENCHMARKS.register(Benchmark("lengths", "Lengths", "text", "length", "How long?", ("Lengths",)))
-    assert BENCHMARKS.get("lengths").score("dog", record()) == 1.0
+    assert AskSettings().score(BENCHMARKS.get("lengths"), "dog", record()) == 1.0
     assert benchmark("Lengths").prompt(record()).endswith("How long?")
 
 

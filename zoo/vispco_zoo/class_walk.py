@@ -19,7 +19,7 @@ from vispco.families.unserved import NO_VISUAL_TOKENS
 
 
 @dataclass(frozen=True)
-class Variant:
+class _Variant:
     """model_type: of the class. text: `model_type` of the language model, None for the default. changes: of the small config.
 
     token_types: whether prompts come with token types.
@@ -31,56 +31,38 @@ class Variant:
     token_types: bool = True
 
 
-VARIANTS: dict[str, Variant] = {
-    "LLaVA with Mistral": Variant("llava", "mistral"),
-    "LLaVA with Qwen2": Variant("llava", "qwen2"),
-    "LLaVA with Phi": Variant("llava", "phi"),
-    "LLaVA with OLMo2": Variant("llava", "olmo2"),
-    "LLaVA-NeXT with Granite (Granite Vision 3)": Variant("llava_next", "granite"),
-    "LLaVA-NeXT with Mistral": Variant("llava_next", "mistral"),
-    "SmolVLM with SmolLM3": Variant("smolvlm", "smollm3", {"text_config": {"no_rope_layers": [1, 1, 1, 0]}}),
-    "InternVL 3.5 with Qwen3": Variant("internvl", "qwen3"),
-    "InternVL 3.5 with Qwen3-MoE": Variant("internvl", "qwen3_moe"),
-    "InternVL 3.5 with gpt-oss": Variant("internvl", "gpt_oss"),
-    "InternVL 3 with Llama": Variant("internvl", "llama"),
-    "Ovis2 with Qwen3": Variant("ovis2", "qwen3"),
-    "PaliGemma 2 (Gemma2, soft-capped)": Variant("paligemma", "gemma2"),
-    "PaliGemma without token types": Variant("paligemma", token_types=False),
-    "Ministral 3": Variant("mistral3", "ministral3"),
-    "Molmo2-O (norms after attention)": Variant(
-        "molmo2", None, {"text_config": {"norm_after": True, "qk_norm_type": "olmo"}}
+_PLAIN_GEMMA4 = {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0}
+_FEW_EXPERTS = {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16}
+VARIANTS: dict[str, _Variant] = {
+    "LLaVA with Mistral": _Variant("llava", "mistral"),
+    "LLaVA with Qwen2": _Variant("llava", "qwen2"),
+    "LLaVA with Phi": _Variant("llava", "phi"),
+    "LLaVA with OLMo2": _Variant("llava", "olmo2"),
+    "LLaVA-NeXT with Granite (Granite Vision 3)": _Variant("llava_next", "granite"),
+    "LLaVA-NeXT with Mistral": _Variant("llava_next", "mistral"),
+    "SmolVLM with SmolLM3": _Variant("smolvlm", "smollm3", {"text_config": {"no_rope_layers": [1, 1, 1, 0]}}),
+    "InternVL 3.5 with Qwen3": _Variant("internvl", "qwen3"),
+    "InternVL 3.5 with Qwen3-MoE": _Variant("internvl", "qwen3_moe"),
+    "InternVL 3.5 with gpt-oss": _Variant("internvl", "gpt_oss"),
+    "InternVL 3 with Llama": _Variant("internvl", "llama"),
+    "Ovis2 with Qwen3": _Variant("ovis2", "qwen3"),
+    "PaliGemma 2 (Gemma2, soft-capped)": _Variant("paligemma", "gemma2"),
+    "PaliGemma without token types": _Variant("paligemma", token_types=False),
+    "Ministral 3": _Variant("mistral3", "ministral3"),
+    "Molmo2-O (norms after attention)": _Variant(
+        "molmo2", changes={"text_config": {"norm_after": True, "qk_norm_type": "olmo"}}
     ),
-    "Aya Vision 8B (Cohere2)": Variant("aya_vision", "cohere2"),
-    "LFM2-VL with experts": Variant(
+    "Aya Vision 8B (Cohere2)": _Variant("aya_vision", "cohere2"),
+    "LFM2-VL with experts": _Variant(
         "lfm2_vl",
         "lfm2_moe",
         {"text_config": {"layer_types": ["full_attention", "conv", "full_attention", "full_attention"]}},
     ),
-    "Gemma4 26B-A4B (experts, no shared keys)": Variant(
-        "gemma4",
-        None,
-        {
-            "text_config": {
-                "num_kv_shared_layers": 0,
-                "hidden_size_per_layer_input": 0,
-                "enable_moe_block": True,
-                "num_experts": 4,
-                "top_k_experts": 2,
-                "moe_intermediate_size": 16,
-            }
-        },
+    "Gemma4 26B-A4B (experts, no shared keys)": _Variant(
+        "gemma4", changes={"text_config": {**_PLAIN_GEMMA4, "enable_moe_block": True, **_FEW_EXPERTS}}
     ),
-    "Gemma4 31B (values are keys)": Variant(
-        "gemma4",
-        None,
-        {
-            "text_config": {
-                "num_kv_shared_layers": 0,
-                "hidden_size_per_layer_input": 0,
-                "attention_k_eq_v": True,
-                "num_global_key_value_heads": 2,
-            }
-        },
+    "Gemma4 31B (values are keys)": _Variant(
+        "gemma4", changes={"text_config": {**_PLAIN_GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 2}}
     ),
 }
 

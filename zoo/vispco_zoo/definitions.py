@@ -27,19 +27,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from vispco.core.errors import UnknownNameError
 from vispco_zoo.initialization import initialize
 from vispco_zoo.smol import build_smol, build_smol_image_processor
-from vispco_zoo.tokenizer import (
-    CHATML,
-    END,
-    IMAGE,
-    IMAGE_END,
-    IMAGE_START,
-    PAD,
-    PLAIN,
-    VIDEO,
-    Markup,
-    markup,
-    token_ids,
-)
+from vispco_zoo.tokenizer import CHATML, END, IMAGE, IMAGE_END, IMAGE_START, PAD, PLAIN, Markup, markup, token_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,16 +37,19 @@ if TYPE_CHECKING:
 
 def _specials(marks: Markup = PLAIN) -> dict[str, Any]:
     ids = token_ids(marks)
-    return {
-        "pad_token_id": ids[marks.pad],
-        "eos_token_id": ids[marks.end],
-        "bos_token_id": None,
-        "vocab_size": len(ids),
-    }
+    known = {"pad_token_id": ids[marks.pad], "eos_token_id": ids[marks.end], "bos_token_id": None}
+    return {**known, "vocab_size": len(ids)}
 
 
-WIDTHS = {"hidden_size": 96, "intermediate_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
-TOWER = {  # of the two that take every picture at one size
+def _placeholders(marks: Markup) -> dict[str, int]:
+    """Of the two classes that read videos, too."""
+    ids = token_ids(marks)
+    pictures = {"image_token_id": ids[marks.image], "video_token_id": ids[marks.video]}
+    return {**pictures, "vision_start_token_id": ids[marks.image_start], "vision_end_token_id": ids[marks.image_end]}
+
+
+_WIDTHS = {"hidden_size": 96, "intermediate_size": 256, "num_attention_heads": 4, "max_position_embeddings": 2048}
+_TOWER = {  # of the two that take every picture at one size
     "hidden_size": 112,
     "intermediate_size": 288,
     "num_hidden_layers": 5,
@@ -69,10 +60,9 @@ TOWER = {  # of the two that take every picture at one size
 
 
 def _qwen(num_layers: int = 10) -> PreTrainedModel:
-    ids = token_ids()
     text = {
         **_specials(),
-        **WIDTHS,
+        **_WIDTHS,
         "num_hidden_layers": num_layers,
         "num_key_value_heads": 2,
         "tie_word_embeddings": False,
@@ -91,21 +81,12 @@ def _qwen(num_layers: int = 10) -> PreTrainedModel:
         "rope_parameters": {"rope_type": "axial", "rope_theta": 30.0},
         "out_hidden_size": 96,
     }
-    config = Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=ids[IMAGE],
-        video_token_id=ids[VIDEO],
-        vision_start_token_id=ids[IMAGE_START],
-        vision_end_token_id=ids[IMAGE_END],
-        tie_word_embeddings=False,
-    )
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision, **_placeholders(PLAIN), tie_word_embeddings=False)
     return Qwen2_5_VLForConditionalGeneration(config)
 
 
 def _qwen3() -> PreTrainedModel:
     """Sizes that serving engines take: heads of 32, two patches a side for a token, their rotary bases."""
-    ids = token_ids(CHATML)
     text = {
         **_specials(CHATML),
         "hidden_size": 128,
@@ -136,15 +117,7 @@ def _qwen3() -> PreTrainedModel:
         "deepstack_visual_indexes": [3, 6, 9],
         "rope_parameters": {"rope_type": "axial", "rope_theta": 10000.0},
     }
-    config = Qwen3VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=ids[CHATML.image],
-        video_token_id=ids[CHATML.video],
-        vision_start_token_id=ids[CHATML.image_start],
-        vision_end_token_id=ids[CHATML.image_end],
-        tie_word_embeddings=False,
-    )
+    config = Qwen3VLConfig(text_config=text, vision_config=vision, **_placeholders(CHATML), tie_word_embeddings=False)
     return Qwen3VLForConditionalGeneration(config)
 
 
@@ -152,13 +125,13 @@ def _llava() -> PreTrainedModel:
     ids = token_ids()
     text = LlamaConfig(
         **_specials(),
-        **WIDTHS,
+        **_WIDTHS,
         num_hidden_layers=8,
         num_key_value_heads=4,
         rope_theta=10000.0,
         tie_word_embeddings=False,
     )
-    vision = CLIPVisionConfig(**TOWER, hidden_act="gelu")
+    vision = CLIPVisionConfig(**_TOWER, hidden_act="gelu")
     config = LlavaConfig(
         vision_config=vision,
         text_config=text,
@@ -175,7 +148,7 @@ def _gemma() -> PreTrainedModel:
     ids = token_ids()
     text = Gemma3TextConfig(
         **_specials(),
-        **WIDTHS,
+        **_WIDTHS,
         num_hidden_layers=8,
         num_key_value_heads=2,
         head_dim=24,
@@ -187,7 +160,7 @@ def _gemma() -> PreTrainedModel:
             "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
         },
     )
-    vision = SiglipVisionConfig(**TOWER, vision_use_head=False)
+    vision = SiglipVisionConfig(**_TOWER, vision_use_head=False)
     config = Gemma3Config(
         text_config=text,
         vision_config=vision,
@@ -205,7 +178,7 @@ def _gemma() -> PreTrainedModel:
 
 
 def _fixed_size(kind: Any, **options: Any) -> Any:
-    return kind(size={"height": TOWER["image_size"], "width": TOWER["image_size"]}, **options)
+    return kind(size={"height": _TOWER["image_size"], "width": _TOWER["image_size"]}, **options)
 
 
 def _native_resolution(patch: int = 14, merge: int = 1, least: int = 36, **options: Any) -> Any:
@@ -235,7 +208,7 @@ class Definition:
 _QWEN = Definition(
     _qwen, _native_resolution, "Qwen2_5_VLProcessor", "36 to 256", video_processor_class="Qwen2VLVideoProcessor"
 )
-DEFINITIONS = {
+_DEFINITIONS = {
     "tiny-qwen": _QWEN,
     "tiny-llava": Definition(
         _llava,
@@ -267,9 +240,9 @@ DEFINITIONS = {
 
 def definition(name: str) -> Definition:
     """The definition of a model that can be trained."""
-    if name not in DEFINITIONS:
-        raise UnknownNameError("model", name, list(DEFINITIONS))
-    return DEFINITIONS[name]
+    if name not in _DEFINITIONS:
+        raise UnknownNameError("model", name, list(_DEFINITIONS))
+    return _DEFINITIONS[name]
 
 
 def build_image_processor(name: str) -> Any:

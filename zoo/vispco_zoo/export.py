@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from vispco.data.sample import Sample
 
-README = "README.md"
-FEWER_PIXELS = (0.5, 0.25)  # shares of the pixels that a model trained at many sizes is measured with, too
-REMOVAL_ITEMS = 64  # test items per task that each layer is left out on
-BARS = " ▁▂▃▄▅▆▇█"
+_README = "README.md"
+_FEWER_PIXELS = (0.5, 0.25)  # shares of the pixels that a model trained at many sizes is measured with, too
+_REMOVAL_ITEMS = 64  # test items per task that each layer is left out on
+_BARS = " ▁▂▃▄▅▆▇█"
 
 
 def save_model(name: str, model: Any, folder: Path) -> None:
@@ -63,7 +63,7 @@ def check_destination(folder: Path) -> list[str]:
     """Names of the files in `folder` that an earlier export wrote; raise if there is anything else in it."""
     if not folder.exists():
         return []
-    written = [*_listed(folder), CARD, README] if (folder / CARD).is_file() else []
+    written = [*_listed(folder), CARD, _README] if (folder / CARD).is_file() else []
     others = sorted(file.name for file in folder.iterdir() if file.name not in written)
     if others:
         raise InvalidInputError(
@@ -102,17 +102,17 @@ def export(trainer: Any, folder: Path, *, limit: int | None = None) -> dict[str,
     unfinished = trainer.out / files.temporary_name("export")
     try:
         save_model(trainer.name, trainer.model, unfinished)
-        facts = measure(trainer, unfinished, limit)
+        facts = _measure(trainer, unfinished, limit)
         curve = files.read_json_lines(trainer.curve, what="curve") if trainer.curve.exists() else []
         thin = [entry for entry in curve if entry["step"] > trainer.plan.warmup]
-        write_card(unfinished, facts, thin[:: max(1, len(thin) // 100)])
+        _write_card(unfinished, facts, thin[:: max(1, len(thin) // 100)])
         publish(unfinished, folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return facts
 
 
-def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
+def _measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
     """The facts of the card: how the model was made, and what the saved weights can do."""
     pretrained, whole = definition(trainer.name).pretrained, folder
     if pretrained:
@@ -144,9 +144,9 @@ def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
         facts["reworded"] = scores(reworded(samples))
         facts["progress"] = vars(trainer.progress)
     if trainer.plan.resampled:
-        facts["fewer_pixels"] = {f"{share:g}": scores(with_pixels(samples, share)) for share in FEWER_PIXELS}
+        facts["fewer_pixels"] = {f"{share:g}": scores(with_pixels(samples, share)) for share in _FEWER_PIXELS}
     if trainer.plan.growth is not None:  # do the added layers do anything?
-        few = dataset("test", limit=min(limit or REMOVAL_ITEMS, REMOVAL_ITEMS))[:]
+        few = dataset("test", limit=min(limit or _REMOVAL_ITEMS, _REMOVAL_ITEMS))[:]
         found = measure_layer_removal(model, build_image_processor(trainer.name), few)
         facts["removal_items"] = len(few)
         facts["removal"] = [[round(entry.points, 2), round(entry.kl, 5)] for entry in found]
@@ -154,16 +154,13 @@ def measure(trainer: Any, folder: Path, limit: int | None) -> dict[str, Any]:
     return facts
 
 
-def sparkline(values: list[float], width: int = 60) -> str:
+def _sparkline(values: list[float]) -> str:
     """A curve of numbers in [0, 1] in one line of text."""
-    if not values:
-        return ""
-    step = -(-len(values) // width)
-    picked = values[::step]
-    return "".join(BARS[round(min(1.0, max(0.0, value)) * (len(BARS) - 1))] for value in picked)
+    picked = values[:: -(-len(values) // 60)]
+    return "".join(_BARS[round(min(1.0, max(0.0, value)) * (len(_BARS) - 1))] for value in picked)
 
 
-def accuracy_table(scores: dict[str, float], blank: dict[str, float], fewer: dict[str, dict[str, float]]) -> str:
+def _accuracy_table(scores: dict[str, float], blank: dict[str, float], fewer: dict[str, dict[str, float]]) -> str:
     """Accuracy by task as Markdown. fewer: the same with a share of the pixels, by that share."""
     columns = {"accuracy": scores, **{f"{float(share):.0%} of the pixels": found for share, found in fewer.items()}}
     columns["image blanked"] = blank
@@ -174,7 +171,7 @@ def accuracy_table(scores: dict[str, float], blank: dict[str, float], fewer: dic
     return "\n".join(rows)
 
 
-def removal_table(facts: dict[str, Any]) -> str:
+def _removal_table(facts: dict[str, Any]) -> str:
     """What the removal of each layer costs as Markdown; empty if it was not measured."""
     if "removal" not in facts:
         return ""
@@ -192,12 +189,12 @@ cost more than {POINTS} points or {KL} of KL.
 """
 
 
-def write_card(folder: Path, facts: dict[str, Any], curve: list[dict[str, Any]]) -> None:
+def _write_card(folder: Path, facts: dict[str, Any], curve: list[dict[str, Any]]) -> None:
     """README.md for people, card.json with the same facts, the curve and the checksums of the files."""
-    names = sorted(file.name for file in folder.iterdir() if file.name not in (CARD, README))
+    names = sorted(file.name for file in folder.iterdir() if file.name not in (CARD, _README))
     facts = facts | {"curve": curve, "sha256": files.digest_files(folder, names)}
     files.write_json(folder / CARD, facts)
-    lines = [f"    {sparkline([entry[task] for entry in curve])}  {task}" for task in facts["accuracy"] if curve]
+    lines = [f"    {_sparkline([entry[task] for entry in curve])}  {task}" for task in facts["accuracy"] if curve]
     late = ",\nand counts higher near the end" if facts["recipe"]["polish"] else ""
     growth = facts["recipe"]["growth"]
     origin = "trained from scratch on" if growth is None else f"grown from `{growth['model']}` and trained on with"
@@ -217,8 +214,8 @@ the command: another one adds up in another order.
 
 ## Accuracy on the test set ({facts["test_items"]} items)
 
-{accuracy_table(facts["accuracy"], facts["blank"], facts.get("fewer_pixels", {}))}
-{removal_table(facts)}
+{_accuracy_table(facts["accuracy"], facts["blank"], facts.get("fewer_pixels", {}))}
+{_removal_table(facts)}
 ## Curve
 
 Training accuracy from the first answer to the last step, 0 to 100 %. Scenes grow fuller on the way{late}.
@@ -227,4 +224,4 @@ Training accuracy from the first answer to the last step, 0 to 100 %. Scenes gro
 
 Weights are stored in half precision. `card.json` holds the same facts, the whole curve and the checksums.
 """
-    files.write_text(folder / README, text)
+    files.write_text(folder / _README, text)

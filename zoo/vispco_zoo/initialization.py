@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from vispco_zoo.recipe import Growth
 
-LAYERS = 2
-OFFSETS = ((0.0, -0.8), (0.0, 0.8), (-0.8, 0.0), (0.8, 0.0))  # dy, dx in tokens, one a head
+_LAYERS = 2
+_OFFSETS = ((0.0, -0.8), (0.0, 0.8), (-0.8, 0.0), (0.8, 0.0))  # dy, dx in tokens, one a head
 
 
 @torch.no_grad()
@@ -49,18 +49,18 @@ def initialize(model: nn.Module) -> None:
             if "position_embedding" in name:
                 module.weight.copy_(sincos_2d(*module.weight.shape))
             elif name.endswith("pos_embed"):  # a table that is stretched over the picture, beside the rotary embedding
-                module.weight.copy_(stretched_sincos_2d(*module.weight.shape))
+                module.weight.copy_(_stretched_sincos_2d(*module.weight.shape))
             else:
                 scale = 1.0 / math.sqrt(module.embedding_dim) if hasattr(module, "embed_scale") else 0.6
                 module.weight.normal_(0.0, scale)
-    look_around(model)
+    _look_around(model)
     for name, parameter in model.named_parameters():
         if name.endswith("mm_input_projection_weight"):
             parameter.normal_(0.0, 1.0 / math.sqrt(parameter.shape[0]))
-    match_words(model)
+    _match_words(model)
 
 
-def match_words(model: Any) -> None:
+def _match_words(model: Any) -> None:
     """A start in which like finds like: what is seen, what is asked and what is said meet in the word embeddings.
 
     A letter inside a word starts near the same letter at its beginning; the output starts as the input embedding;
@@ -88,15 +88,15 @@ def sincos_2d(count: int, width: int) -> Tensor:
     """2-D sin-cos position embeddings [count, width] at a scale that matters; a leading class token gets zeros."""
     side = math.isqrt(count)
     lead = count - side * side
-    wave = waves(torch.arange(side, dtype=torch.float32), width)  # [side, width/2]
+    wave = _waves(torch.arange(side, dtype=torch.float32), width)  # [side, width/2]
     y, x = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
     table = torch.zeros(count, width)
     table[lead:] = torch.cat([wave[y.flatten()], wave[x.flatten()]], dim=1) * 1.2
     return table
 
 
-def stretched_sincos_2d(count: int, width: int) -> Tensor:
-    """The same for a table that the tower interpolates to each picture: waves of up to three turns over its side."""
+def _stretched_sincos_2d(count: int, width: int) -> Tensor:
+    """The same for a table that the tower interpolates to each picture: _waves of up to three turns over its side."""
     side = math.isqrt(count)
     turns = torch.logspace(math.log10(0.25), math.log10(3.0), width // 4)
     angles = torch.linspace(0.0, 1.0, side)[:, None] * turns * 2 * math.pi
@@ -105,32 +105,32 @@ def stretched_sincos_2d(count: int, width: int) -> Tensor:
     return torch.cat([wave[y.flatten()], wave[x.flatten()]], dim=1) * 0.5
 
 
-def frequencies(width: int) -> Tensor:
+def _frequencies(width: int) -> Tensor:
     """From half a turn per token to a small part of one over the whole picture [width/4]."""
     return torch.logspace(math.log10(2.6), math.log10(0.12), width // 4)
 
 
-def waves(places: Tensor, width: int) -> Tensor:
-    angles = places[:, None] * frequencies(width)
+def _waves(places: Tensor, width: int) -> Tensor:
+    angles = places[:, None] * _frequencies(width)
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def look_around(model: Any) -> None:
+def _look_around(model: Any) -> None:
     """Give the heads of the first layers of the vision tower a direction each."""
     tower = getattr(model.model, "visual", None)
     if tower is not None:
         vision = model.config.vision_config
-        if vision.num_heads == len(OFFSETS):
-            for block in tower.blocks[:LAYERS]:
+        if vision.num_heads == len(_OFFSETS):
+            for block in tower.blocks[:_LAYERS]:
                 _rotary(block.attn, tower.rotary_pos_emb.inv_freq, vision.spatial_merge_size)
         else:  # fewer heads: the directions are spread over the blocks, a patch away at first, then a token
             heads = vision.num_heads
-            for number, block in enumerate(tower.blocks[: 2 * LAYERS]):
-                reach = 1.25 if number < LAYERS else 1.25 * vision.spatial_merge_size
-                offsets = [OFFSETS[(number * heads + head) % len(OFFSETS)] for head in range(heads)]
+            for number, block in enumerate(tower.blocks[: 2 * _LAYERS]):
+                reach = 1.25 if number < _LAYERS else 1.25 * vision.spatial_merge_size
+                offsets = [_OFFSETS[(number * heads + head) % len(_OFFSETS)] for head in range(heads)]
                 _rotary(block.attn, tower.rotary_pos_emb.inv_freq, reach, strength=3.5, offsets=offsets)
     else:
-        for layer in model.model.vision_tower.encoder.layers[:LAYERS]:
+        for layer in model.model.vision_tower.encoder.layers[:_LAYERS]:
             _learned(layer.self_attn)
 
 
@@ -139,19 +139,19 @@ def shift(width: int, dy: float, dx: float) -> Tensor:
     turn = torch.zeros(width, width)
     part = torch.arange(width // 4)
     for half, step in enumerate((dy, dx)):
-        angle = -step * frequencies(width)
+        angle = -step * _frequencies(width)
         sine, cosine = half * width // 2 + part, half * width // 2 + width // 4 + part
         turn[sine, sine], turn[sine, cosine] = angle.cos(), angle.sin()
         turn[cosine, cosine], turn[cosine, sine] = angle.cos(), -angle.sin()
     return turn
 
 
-def _learned(attention: Any, strength: float = 1.3) -> None:
+def _learned(attention: Any) -> None:
     width = attention.q_proj.weight.shape[0]
-    size = width // len(OFFSETS)
-    for head, offset in enumerate(OFFSETS):
+    size = width // len(_OFFSETS)
+    for head, offset in enumerate(_OFFSETS):
         rows = slice(head * size, (head + 1) * size)
-        basis = torch.linalg.qr(torch.randn(width, size))[0].T * strength
+        basis = torch.linalg.qr(torch.randn(width, size))[0].T * 1.3
         attention.q_proj.weight[rows] = basis
         attention.k_proj.weight[rows] = basis @ shift(width, *offset)
 
@@ -161,7 +161,7 @@ def _rotary(
     inverse: Tensor,
     reach: float,
     strength: float = 2.0,
-    offsets: Sequence[tuple[float, float]] = OFFSETS,
+    offsets: Sequence[tuple[float, float]] = _OFFSETS,
 ) -> None:
     """A constant part of queries and keys, turned by the rotary embedding, has its peak `reach` offsets away."""
     bias = attention.qkv.bias

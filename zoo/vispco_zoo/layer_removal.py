@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from vispco.data.dataset import DrawnSample
 
+_TOGETHER = 16  # samples of a batch
 POINTS, KL = 0.5, 0.01  # a layer matters if its removal costs more than one of these
 
 
@@ -68,17 +69,21 @@ def removal_penalty(
 
 
 @torch.inference_mode()
-def measure_layer_removal(
-    model: Any, image_processor: Any, samples: Sequence[DrawnSample], *, batch_size: int = 16
-) -> list[LayerRemoval]:
+def measure_layer_removal(model: Any, image_processor: Any, samples: Sequence[DrawnSample]) -> list[LayerRemoval]:
     """The cost of removing each layer, one at a time, on drawn samples."""
     pack = Packer(model, image_processor)
     count = model.config.text_config.num_hidden_layers
     right, kl, total = [0] * (count + 1), [0.0] * count, 0
-    given = sorted((sample for sample in samples if sample.scene is not None), key=lambda sample: sample.area)
-    for start in range(0, len(given), batch_size):
-        part = given[start : start + batch_size]
-        batch = pack([_example(sample) for sample in part])
+    known = [
+        (sample, sample.scene) for sample in samples if sample.scene is not None
+    ]  # pictures that were not replaced
+    given = [
+        TrainingExample(scene, sample.image, ((sample.task, sample.question, sample.answer),))
+        for sample, scene in sorted(known, key=lambda each: each[0].area)
+    ]
+    for start in range(0, len(given), _TOGETHER):
+        part = given[start : start + _TOGETHER]
+        batch = pack(part)
         features = visual_tokens(model, batch.pixels)
         logits, targets, asked = answers(model, batch, features)
         whole = logits.log_softmax(-1)
@@ -91,12 +96,6 @@ def measure_layer_removal(
             divergence = (found.exp() * (found - whole)).sum(-1)
             kl[layer] += float(_means(divergence, asked, len(part)).sum())
     return [LayerRemoval(i, 100 * (right[count] - right[i]) / total, kl[i] / total) for i in range(count)]
-
-
-def _example(sample: DrawnSample) -> TrainingExample:
-    if sample.scene is None:
-        raise ValueError("A sample whose pictures were replaced has no scene.")
-    return TrainingExample(sample.scene, sample.image, ((sample.task, sample.question, sample.answer),))
 
 
 def _means(values: Tensor, asked: Tensor, count: int) -> Tensor:

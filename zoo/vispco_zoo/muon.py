@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_WEIGHT_DECAY = 0.02
+
+
 def orthogonalize(matrices: Tensor, steps: int = 5) -> Tensor:
     """Newton-Schulz iteration towards the nearest orthogonal matrix, for a stack [K, rows, columns] at once."""
     tall = matrices.shape[-2] > matrices.shape[-1]
@@ -32,12 +35,10 @@ class Muon:
         self,
         named: Iterable[tuple[str, nn.Parameter]],
         *,
-        weight_decay: float = 0.02,
         dtype: torch.dtype = torch.float32,  # in which updates are orthogonalised
     ) -> None:
         self.parameters = dict(named)
         self.dtype = dtype
-        self.weight_decay = weight_decay
         self.first: dict[str, Tensor] = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
         self.second: dict[str, Tensor] = {}
         self.groups: dict[torch.Size, list[str]] = {}
@@ -60,17 +61,17 @@ class Muon:
             rates |= {name: rate * share for name in self.parameters if name.startswith(prefix)}
         self.steps += 1
         for names in self.groups.values():
-            names_here = [name for name in names if self.parameters[name].grad is not None]
-            if not names_here:
+            found = {name: grad for name in names if (grad := self.parameters[name].grad) is not None}
+            if not found:
                 continue
-            gradients = torch.stack([_gradient(self.parameters[name]) for name in names_here])
-            momentum = torch.stack([self.first[name] for name in names_here]).lerp_(gradients, 0.05)
+            gradients = torch.stack(list(found.values()))
+            momentum = torch.stack([self.first[name] for name in found]).lerp_(gradients, 0.05)
             update = orthogonalize(gradients.lerp(momentum, 0.95).to(self.dtype)).float()
             scale = 0.4 * max(update.shape[-2:]) ** 0.5
-            for i, name in enumerate(names_here):
+            for i, name in enumerate(found):
                 self.first[name].copy_(momentum[i])
                 lr = rates[name]
-                self.parameters[name].mul_(1 - lr * self.weight_decay).sub_(update[i], alpha=lr * scale)
+                self.parameters[name].mul_(1 - lr * _WEIGHT_DECAY).sub_(update[i], alpha=lr * scale)
         beta1, beta2 = 0.9, 0.98
         for name, second in self.second.items():
             parameter = self.parameters[name]
@@ -89,9 +90,3 @@ class Muon:
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
         self.steps = steps
-
-
-def _gradient(parameter: nn.Parameter) -> Tensor:
-    if parameter.grad is None:
-        raise RuntimeError("A parameter without a gradient was given to Muon.")
-    return parameter.grad

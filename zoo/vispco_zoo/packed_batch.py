@@ -97,13 +97,10 @@ class Packer:
         self.window = getattr(config.text_config, "sliding_window", None)
         self.two_way = config.model_type.startswith("gemma3")  # the visual tokens of an image see each other
         vision = config.vision_config
-        self.side = (
-            0
-            if self.native
-            else round(
-                (getattr(config, "mm_tokens_per_image", 0) or (vision.image_size // vision.patch_size) ** 2) ** 0.5
-            )
-        )
+        self.side = 0
+        if not self.native:
+            tokens = getattr(config, "mm_tokens_per_image", 0) or (vision.image_size // vision.patch_size) ** 2
+            self.side = round(tokens**0.5)
 
     def grids(self, pixels: dict[str, Tensor], count: int) -> list[tuple[int, int]]:
         if not self.native:

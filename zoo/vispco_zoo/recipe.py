@@ -103,10 +103,6 @@ class Recipe:
         """The round that a step belongs to; None before the polish."""
         return None if step < self.plain else self.rounds[(step - self.plain) // self.polish]
 
-    def round_begins(self, step: int) -> bool:
-        """Whether a step is the first of a round."""
-        return step >= self.plain and (step - self.plain) % self.polish == 0
-
     def answers_tower_rate(self, step: int) -> float | None:
         """The share of the rate that the tower moves by, or its connector, if the answers train it at this step; else None."""
         part = self.round_at(step)

@@ -18,8 +18,8 @@ from vispco.models import smol
 from vispco.models.shipped import load
 
 RANK = 16
-IMAGE_SIZE, PATCH = 120, 12
-ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_IMAGE_SIZE, _PATCH = 120, 12
+_ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 class AdaptedLinear(nn.Module):
@@ -55,7 +55,7 @@ def build_smol() -> Any:
     vision = {name: getattr(tower.config, name) for name in sizes}
     config = SmolVLMConfig(
         text_config=text,
-        vision_config=vision | {"image_size": IMAGE_SIZE, "patch_size": PATCH},
+        vision_config=vision | {"image_size": _IMAGE_SIZE, "patch_size": _PATCH},
         scale_factor=1,
         image_token_id=tokenizer.convert_tokens_to_ids(smol.IMAGE),
         tie_word_embeddings=True,
@@ -76,7 +76,7 @@ def build_smol() -> Any:
     model.model.text_model.requires_grad_(requires_grad=False)
     for layer in model.model.text_model.layers:
         for part in (layer.self_attn, layer.mlp):
-            for name in ADAPTED:
+            for name in _ADAPTED:
                 if hasattr(part, name):
                     setattr(part, name, AdaptedLinear(getattr(part, name)))
     model.tie_weights()
@@ -85,7 +85,7 @@ def build_smol() -> Any:
 
 
 def build_smol_image_processor() -> Any:
-    side = {"longest_edge": IMAGE_SIZE}
+    side = {"longest_edge": _IMAGE_SIZE}
     return SmolVLMImageProcessorPil(
         do_image_splitting=False, size=side, max_image_size=side, resample=2, image_mean=[0.5] * 3, image_std=[0.5] * 3
     )

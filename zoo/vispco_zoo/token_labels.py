@@ -16,10 +16,10 @@ from vispco.data.scene import COLORS, COLUMN_HEADERS, DIGITS, LETTERS, ROW_HEADE
 from vispco_zoo.tokenizer import CODE_WORDS, token_ids
 
 if TYPE_CHECKING:
-    from vispco.data.scene import Mark, Scene
+    from vispco.data.scene import Scene
 
-BINS = 6  # of the picture's width and height
-SIZES = (0.0, 0.125, 0.15, 0.175, 0.2)
+_BINS = 6  # of the picture's width and height
+_SIZES = (0.0, 0.125, 0.15, 0.175, 0.2)
 
 _NAMES = {
     "shape": {name: i + 1 for i, name in enumerate(SHAPES)},
@@ -31,19 +31,13 @@ _NAMES = {
 CLASSES = {
     **{field: len(names) + 1 for field, names in _NAMES.items()},
     "index": 5,
-    "size": len(SIZES) + 1,
+    "size": len(_SIZES) + 1,
     "center": 2,
-    "x": BINS,
-    "y": BINS,
+    "x": _BINS,
+    "y": _BINS,
 }
-WEIGHT = {"char": 3.0, "shape": 1.5, "row": 1.5, "column": 1.5, "x": 0.5, "y": 0.5}
+_WEIGHT = {"char": 3.0, "shape": 1.5, "row": 1.5, "column": 1.5, "x": 0.5, "y": 0.5}
 _PRIORITY = {"glyph": 3.0, "object": 2.0, "sign": 1.0, "bar": 1.0}
-
-
-def _values(mark: Mark) -> list[int]:
-    size = int(np.searchsorted(SIZES, mark.size, side="right")) if mark.kind == "object" else 0
-    named = [names.get(getattr(mark, field), 0) for field, names in _NAMES.items()]
-    return [*named, mark.index, size, 0]
 
 
 def token_labels(scene: Scene, height: int, width: int) -> np.ndarray:
@@ -61,7 +55,9 @@ def token_labels(scene: Scene, height: int, width: int) -> np.ndarray:
         share = area / least[:, None, None]
         share[share < 0.2] = 0
         rank = share + np.asarray([_PRIORITY[mark.kind] for mark in marks])[:, None, None] * (share > 0)
-        values = np.asarray([_values(mark) for mark in marks])
+        named = [[names.get(getattr(mark, field), 0) for field, names in _NAMES.items()] for mark in marks]
+        sizes = [np.searchsorted(_SIZES, mark.size, side="right") * (mark.kind == "object") for mark in marks]
+        values = np.asarray([[*own, mark.index, size, 0] for own, mark, size in zip(named, marks, sizes, strict=True)])
         best = rank.argmax(axis=0)
         shown = np.take_along_axis(rank, best[None], axis=0)[0] > 0
         grid[:, :, : values.shape[1]] = values[best] * shown[:, :, None]
@@ -70,12 +66,12 @@ def token_labels(scene: Scene, height: int, width: int) -> np.ndarray:
             if mark.kind == "object":
                 cx, cy = mark.center
                 grid[min(height - 1, int(cy * height)), min(width - 1, int(cx * width)), center] = 1
-    grid[:, :, -2] = ((np.arange(width) + 0.5) * BINS / width).astype(np.int64)[None, :]
-    grid[:, :, -1] = ((np.arange(height) + 0.5) * BINS / height).astype(np.int64)[:, None]
+    grid[:, :, -2] = ((np.arange(width) + 0.5) * _BINS / width).astype(np.int64)[None, :]
+    grid[:, :, -1] = ((np.arange(height) + 0.5) * _BINS / height).astype(np.int64)[:, None]
     return grid.reshape(height * width, len(CLASSES))
 
 
-TIED = {"shape": SHAPES, "color": tuple(COLORS), "char": tuple(LETTERS + DIGITS)}  # fields whose values are words
+_TIED = {"shape": SHAPES, "color": tuple(COLORS), "char": tuple(LETTERS + DIGITS)}  # fields whose values are words
 
 
 class TokenLabelHeads(nn.Module):
@@ -102,11 +98,11 @@ class TokenLabelHeads(nn.Module):
         super().__init__()
         ids = token_ids() if ids is None else ids
         with torch.no_grad():
-            words = [embed(torch.tensor([ids[word] for word in names])) for names in TIED.values()]
+            words = [embed(torch.tensor([ids[word] for word in names])) for names in _TIED.values()]
             self.scale = 12.0 / float(torch.cat(words).square().sum(dim=1).mean())
         self.words = [part.clone() for part in words]
-        self.nothing = nn.Parameter(torch.full((len(TIED),), 4.0))
-        self.free = {field: count for field, count in CLASSES.items() if field not in TIED}
+        self.nothing = nn.Parameter(torch.full((len(_TIED),), 4.0))
+        self.free = {field: count for field, count in CLASSES.items() if field not in _TIED}
         self.norm: nn.Module = nn.LayerNorm(width)
         self.head = nn.Linear(width, sum(self.free.values()))
         if codes:
@@ -139,7 +135,7 @@ class TokenLabelHeads(nn.Module):
     def logits(self, features: Tensor) -> dict[str, Tensor]:
         """[N, classes] of each field."""
         found = {}
-        for place, (field, words) in enumerate(zip(TIED, self.words, strict=True)):
+        for place, (field, words) in enumerate(zip(_TIED, self.words, strict=True)):
             nothing = self.nothing[place].expand(len(features), 1)
             found[field] = torch.cat([nothing, self.scale * features @ words.T], dim=1)
         parts = self.head(self.norm(features)).split(list(self.free.values()), dim=1)
@@ -154,7 +150,7 @@ class TokenLabelHeads(nn.Module):
         right: dict[str, float] = {}
         for place, field in enumerate(CLASSES):
             part, target = logits[field], targets[:, place]
-            loss = loss + WEIGHT.get(field, 1.0) * (cross_entropy(part, target, reduction="none") * weight).sum()
+            loss = loss + _WEIGHT.get(field, 1.0) * (cross_entropy(part, target, reduction="none") * weight).sum()
             with torch.no_grad():
                 there = target > 0
                 right[field] = float((part.argmax(dim=1) == target)[there].float().mean()) if there.any() else 1.0

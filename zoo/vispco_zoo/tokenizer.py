@@ -16,23 +16,10 @@ from vispco.data.scene import COLORS, COLUMN_HEADERS, ROW_HEADERS, SHAPES
 from vispco.models import smol
 from vispco_zoo.smol import language_model
 
-PAD, UNKNOWN, END, USER, ASSISTANT, IMAGE, IMAGE_START, IMAGE_END, VIDEO = SPECIAL = (
-    "<pad>",
-    "<unk>",
-    "<end>",
-    "<user>",
-    "<assistant>",
-    "<image>",
-    "<image_start>",
-    "<image_end>",
-    "<video>",
-)
-
-WORDS = (
-    *COLORS,
-    *SHAPES,
-    *(f"{shape}s" for shape in SHAPES if shape != "cross"),
-    "crosses",
+_SPECIAL = ("<pad>", "<unk>", "<end>", "<user>", "<assistant>", "<image>", "<image_start>", "<image_end>", "<video>")
+PAD, _UNKNOWN, END, USER, ASSISTANT, IMAGE, IMAGE_START, IMAGE_END, VIDEO = _SPECIAL
+_WORDS = (
+    *(*COLORS, *SHAPES, *(f"{shape}s" for shape in SHAPES if shape != "cross"), "crosses"),
     *[
         "what",
         "where",
@@ -59,9 +46,7 @@ WORDS = (
     ],
     *["thing", "things", "biggest", "smallest", "yes", "no", "top", "bottom", "left", "right", "center"],
 )
-
-
-NEWLINE = "\n"
+_NEWLINE = "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +65,11 @@ class Markup:
     words: tuple[str, ...] = ()  # beside those of the tasks
 
 
-PLAIN = Markup(SPECIAL, PAD, END, IMAGE, IMAGE_START, IMAGE_END, VIDEO, (USER,), (ASSISTANT,))
+PLAIN = Markup(_SPECIAL, PAD, END, IMAGE, IMAGE_START, IMAGE_END, VIDEO, (USER,), (ASSISTANT,))
 CHATML = Markup(  # as Qwen writes it
     special=(
-        "<|endoftext|>",
-        UNKNOWN,
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|vision_start|>",
-        "<|vision_end|>",
-        "<|image_pad|>",
-        "<|video_pad|>",
+        *("<|endoftext|>", _UNKNOWN, "<|im_start|>", "<|im_end|>"),
+        *("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"),
     ),
     pad="<|endoftext|>",
     end="<|im_end|>",
@@ -98,9 +77,9 @@ CHATML = Markup(  # as Qwen writes it
     image_start="<|vision_start|>",
     image_end="<|vision_end|>",
     video="<|video_pad|>",
-    opening=("<|im_start|>", "user", NEWLINE),
-    reply=("<|im_end|>", NEWLINE, "<|im_start|>", "assistant", NEWLINE),
-    words=(NEWLINE, "system", "user", "assistant", "seconds"),
+    opening=("<|im_start|>", "user", _NEWLINE),
+    reply=("<|im_end|>", _NEWLINE, "<|im_start|>", "assistant", _NEWLINE),
+    words=(_NEWLINE, "system", "user", "assistant", "seconds"),
 )
 
 
@@ -135,15 +114,15 @@ def token_ids(marks: Markup = PLAIN) -> dict[str, int]:
     """Token to number, of the whole vocabulary; of SmolLM2's, a word of the tasks has the number it has inside a text."""
     if marks is SMOL:
         found: dict[str, int] = language_model()[1].get_vocab()
-        words = {*WORDS, *string.ascii_lowercase, *chain(*CODE_WORDS.values())}
+        words = {*_WORDS, *string.ascii_lowercase, *chain(*CODE_WORDS.values())}
         return found | {word: found[f"Ġ{word}"] for word in words if f"Ġ{word}" in found}
     characters = [*string.ascii_lowercase, *string.digits, *string.punctuation]
     continued = [f"##{character}" for character in characters]
-    names = dict.fromkeys((*marks.special, *marks.words, *WORDS, *characters, *continued))
+    names = dict.fromkeys((*marks.special, *marks.words, *_WORDS, *characters, *continued))
     return {name: number for number, name in enumerate(names)}
 
 
-def chat_template(image: str) -> str:
+def _chat_template(image: str) -> str:
     """`<user> image question <assistant>`; `image` is what the model's family writes for one."""
     return (
         "{% for message in messages %}"
@@ -158,7 +137,7 @@ def chat_template(image: str) -> str:
     )
 
 
-def chatml_template() -> str:
+def _chatml_template() -> str:
     """Qwen's: `<|im_start|>user`, the picture between its marks, the question, `<|im_end|>`, each turn on its own line."""
     start, end, begin, close = (CHATML.opening[0], CHATML.end, CHATML.image_start, CHATML.image_end)
     return (
@@ -188,7 +167,7 @@ def build_tokenizer(name: str) -> PreTrainedTokenizerFast:
     if name == smol.NAME:
         return language_model()[1]
     marks = CHATML if name == "tiny-qwen3" else PLAIN
-    core = Tokenizer(WordPiece(token_ids(marks), unk_token=UNKNOWN, max_input_chars_per_word=64))
+    core = Tokenizer(WordPiece(token_ids(marks), unk_token=_UNKNOWN, max_input_chars_per_word=64))
     core.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()])
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     core.decoder = decoders.WordPiece(cleanup=False)
@@ -200,20 +179,20 @@ def build_tokenizer(name: str) -> PreTrainedTokenizerFast:
         "eoi_token": marks.image_end,
     }
     if marks is CHATML:
-        core.add_tokens([AddedToken(NEWLINE, normalized=False)])  # words are split at it otherwise, and it is lost
+        core.add_tokens([AddedToken(_NEWLINE, normalized=False)])  # words are split at it otherwise, and it is lost
         extra = {"image_token": marks.image, "video_token": marks.video}
         extra |= {"vision_start_token": marks.image_start, "vision_end_token": marks.image_end}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token=marks.pad,
-        unk_token=UNKNOWN,
+        unk_token=_UNKNOWN,
         eos_token=marks.end,
-        additional_special_tokens=[token for token in marks.special if token not in (marks.pad, UNKNOWN, marks.end)],
+        additional_special_tokens=[token for token in marks.special if token not in (marks.pad, _UNKNOWN, marks.end)],
         padding_side="left",
         model_input_names=["input_ids", "attention_mask"],
         model_max_length=2048,
         clean_up_tokenization_spaces=False,
         extra_special_tokens=extra,
     )
-    tokenizer.chat_template = chatml_template() if marks is CHATML else chat_template(PLACEHOLDERS[name])
+    tokenizer.chat_template = _chatml_template() if marks is CHATML else _chat_template(PLACEHOLDERS[name])
     return tokenizer

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from vispco.core.runs.run_folder import RunFolder
 from vispco_zoo.export import check_destination, export
-from vispco_zoo.model_trainer import ModelTrainer
+from vispco_zoo.model_trainer import ModelTrainer, TrainingProgress
 from vispco_zoo.recipe import recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from vispco_zoo.training_state import TrainingProgress
 
 
 FILES = ("checkpoint.safetensors", "curve.jsonl", "tower.safetensors", "stable.safetensors")

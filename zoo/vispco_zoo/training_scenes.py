@@ -50,7 +50,7 @@ def examples(
         level = difficulty if part is not None or rng.random() < 0.6 else rng.random() * difficulty
         most = 6 if name != "counting" else 3 if part is None else 1  # high counts come first
         if name == "counting" and part is not None and part.crowds and rng.random() < part.crowds:
-            scene, own = compose_crowd(rng, level)
+            scene, own = _compose_crowd(rng, level)
             most = 7
         else:
             scene, own = compose(name, "train", rng, level)
@@ -73,7 +73,7 @@ def tower_examples(rng: Random, count: int, difficulty: float) -> list[TrainingE
     made = []
     for _ in range(count):
         if rng.random() < 0.75 - 0.5 * difficulty:
-            scene = compose_glyphs(rng)
+            scene = _compose_glyphs(rng)
         else:
             name = rng.choice([*TASKS, "word", "chart", "table", "table"])  # reading is the last skill to come
             scene, _ = compose(name, "train", rng, difficulty)
@@ -81,9 +81,7 @@ def tower_examples(rng: Random, count: int, difficulty: float) -> list[TrainingE
     return made
 
 
-def resample(
-    rng: Random, example: TrainingExample, share: float, scales: tuple[float, float]
-) -> TrainingExample:  # fmt: skip
+def resample(rng: Random, example: TrainingExample, share: float, scales: tuple[float, float]) -> TrainingExample:
     """The example with its picture scaled, both sides alike, by a random factor; as it was with probability 1 - share."""
     if rng.random() >= share:
         return example
@@ -99,7 +97,7 @@ def reword_questions(rng: Random, example: TrainingExample, share: float) -> Tra
     return replace(example, questions=tuple(asked))
 
 
-def compose_crowd(rng: Random, difficulty: float) -> tuple[Scene, list[Question]]:
+def _compose_crowd(rng: Random, difficulty: float) -> tuple[Scene, list[Question]]:
     """A scene with many objects of few kinds, so that most counts are high; and its counting questions.
 
     Five to ten objects of two or three shapes and two or three colours. Questions whose answer is 0 are left out.
@@ -116,7 +114,7 @@ def compose_crowd(rng: Random, difficulty: float) -> tuple[Scene, list[Question]
             return scene, [question for question in questions if question[1] != "0"]
 
 
-def compose_glyphs(rng: Random) -> Scene:
+def _compose_glyphs(rng: Random) -> Scene:
     """A scene full of letters, digits and objects, for the first steps of a vision tower."""
     made = Board(rng, picture_size(rng, 0.1, small=100))
     for _ in range(rng.randint(10, 15)):

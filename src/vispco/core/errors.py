@@ -82,8 +82,9 @@ class UnknownNameError(VispcoError, KeyError):
     """
 
     def __init__(self, kind: str, name: str, known: list[str]) -> None:
+        plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}es" if kind.endswith("ch") else f"{kind}s"
         listed = ", ".join(sorted(known))
-        super().__init__(f"Unknown {kind} {name!r}. Known {_plural(kind)}: {listed}.{did_you_mean(name, known)}")
+        super().__init__(f"Unknown {kind} {name!r}. Known {plural}: {listed}.{did_you_mean(name, known)}")
 
     def __str__(self) -> str:  # KeyError would show the message in quotes
         return str(self.args[0])
@@ -94,10 +95,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(str(name).lower(), by_lower, n=1)
     return f" Did you mean {by_lower[near[0]]!r}?" if near else ""
-
-
-def _plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
 
 
 class UnsupportedModelError(VispcoError, TypeError):

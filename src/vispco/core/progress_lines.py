@@ -17,32 +17,28 @@ LOGGER = logging.getLogger("vispco.progress")
 class ProgressLines:
     """A line when something begins, one every ten seconds, and one when it ends."""
 
-    def __init__(self, seconds: float = _SECONDS) -> None:
-        self.seconds = seconds
+    def __init__(self) -> None:
         self._began = time.monotonic()
         self._last: float | None = None
         self._ended = False
 
     def tell(self, done: float | None, total: float | None, text: str) -> None:
-        """Report `done` of `total`, labelled `text`; None where a number is not known."""
+        """Report `done` of `total`, labelled `text`: '42 %, 0:01:10 left: TEXT'. None where a number is not known."""
         now = time.monotonic()
-        ended = bool(total) and done is not None and done >= (total or 0)
-        due = self._last is None or now - self._last >= self.seconds or (ended and not self._ended)
+        share = min(1.0, done / total) if total and done is not None else None
+        ended = share == 1.0
+        due = self._last is None or now - self._last >= _SECONDS or (ended and not self._ended)
         self._ended = ended
-        if due:
-            self._last = now
-            LOGGER.info("%s", progress_line(done, total, text, now - self._began))
-
-
-def progress_line(done: float | None, total: float | None, text: str, seconds: float) -> str:
-    """'42 %, 0:01:10 left: what is happening'."""
-    if not total or done is None:
-        return text
-    share = min(1.0, done / total)
-    if share >= 1.0:
-        return f"100 %, after {timedelta(seconds=round(seconds))}: {text}"
-    left = f", {timedelta(seconds=round(seconds * (1 - share) / share))} left" if share > 0 and seconds >= 1 else ""
-    return f"{share:.0%}{left}: {text}".replace("%", " %", 1)
+        if not due:
+            return
+        self._last, seconds = now, now - self._began
+        if share is None:
+            LOGGER.info("%s", text)
+        elif ended:
+            LOGGER.info("100 %%, after %s: %s", timedelta(seconds=round(seconds)), text)
+        else:
+            rest = timedelta(seconds=round(seconds * (1 - share) / share)) if share > 0 and seconds >= 1 else None
+            LOGGER.info("%.0f %%%s: %s", 100 * share, "" if rest is None else f", {rest} left", text)
 
 
 class ProgressBar:

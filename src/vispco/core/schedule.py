@@ -53,8 +53,13 @@ class Schedule:
     rebuilt: bool = False
 
     def __post_init__(self) -> None:
-        rows = _rows(self.retention)
-        per_sample = bool(rows) and rows[0] is not self.retention
+        given: Any = self.retention
+        if not isinstance(given, list | tuple) or not given:
+            raise InvalidInputError(
+                f"retention={given!r} was given. Give one number per layer, or a list of such lists."
+            )
+        per_sample = isinstance(given[0], list | tuple)
+        rows = given if per_sample else [given]
         checked = tuple(_checked(row, f" of sample {b}" if per_sample else "") for b, row in enumerate(rows))
         lengths = {len(row) for row in checked}
         if len(lengths) != 1:
@@ -196,15 +201,6 @@ class Schedule:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         return cls.from_dict(files.read_json(path, what="schedule", remedy="Give a file written by Schedule.save."))
-
-
-def _rows(retention: Any) -> Sequence[Any]:
-    """The rows to check: the schedule itself, or one per sample."""
-    if not isinstance(retention, list | tuple) or not retention:
-        raise InvalidInputError(
-            f"retention={retention!r} was given. Give one number per layer, or a list of such lists."
-        )
-    return retention if isinstance(retention[0], list | tuple) else [retention]
 
 
 def _checked(row: Iterable[Any], where: str, place: str = "layer") -> tuple[float, ...]:

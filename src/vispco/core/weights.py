@@ -55,13 +55,11 @@ def pickle_problem(folder: Path) -> str | None:
     if not folder.is_dir() or any(folder.glob("*.safetensors")):
         return None
     others = sorted(file.name for file in folder.iterdir() if file.suffix in _PICKLED)
+    if not others:
+        return None
     return (
-        None
-        if not others
-        else (
-            f"{folder} has its weights in {others[0]}, a format that may run code when it is opened, so it is not opened. Save "
-            "the model as safetensors: model.save_pretrained(FOLDER)."
-        )
+        f"{folder} has its weights in {others[0]}, a format that may run code when it is opened, so it is not opened. Save "
+        "the model as safetensors: model.save_pretrained(FOLDER)."
     )
 
 

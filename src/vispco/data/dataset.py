@@ -92,9 +92,7 @@ def random_for(*parts: object) -> Random:
     return Random(int.from_bytes(digest[:8], "little"))  # noqa: S311
 
 
-def compose(
-    task: str, split: str, rng: Random, difficulty: float = 1.0
-) -> tuple[Scene, list[Question]]:  # fmt: skip
+def compose(task: str, split: str, rng: Random, difficulty: float = 1.0) -> tuple[Scene, list[Question]]:
     """A scene of a split that `task` can ask about, and its questions, the intended one first."""
     residues = SPLITS[split]
     while True:
@@ -121,6 +119,7 @@ class DrawnSample:
     history: History = ()
     scene: Scene | None = field(default=None, repr=False, compare=False)
     frames_per_second: float | None = None
+    max_new_tokens = None
 
     @property
     def image(self) -> Image:
@@ -138,10 +137,6 @@ class DrawnSample:
     @property
     def area(self) -> int:
         return sum(image.width * image.height for image in self.images)
-
-    @property
-    def max_new_tokens(self) -> None:
-        return None
 
     def score(self, prediction: str) -> float:
         return metric(self.task, prediction, self.answer)

@@ -2,7 +2,6 @@
 
 import math
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random
@@ -145,10 +144,7 @@ class Board:
     def spot(self, size: float) -> tuple[float, float]:
         column, row = self.free.pop()
         slack = max(0.0, 0.125 - size / 2 - 0.01)
-        return (
-            (column + 0.5) / 4 + self.rng.uniform(-slack, slack),
-            (row + 0.5) / 4 + self.rng.uniform(-slack, slack),
-        )
+        return ((column + 0.5) / 4 + self.rng.uniform(-slack, slack), (row + 0.5) / 4 + self.rng.uniform(-slack, slack))
 
     def put_object(self, shape: str, color: str, size: float | None = None) -> None:
         size = self.rng.uniform(0.13, 0.21) if size is None else size
@@ -178,9 +174,6 @@ class Board:
         return Scene(self.width, self.height, self.paper, self.rng.getrandbits(31), tuple(self.marks), subject)
 
 
-_PixelBox = tuple[float, float, float, float]
-
-
 def draw(scene: Scene) -> Image.Image:
     """The picture of a scene: textured paper, then the marks in their order."""
     # A slope of light over the page and a grain, both from the scene's texture seed.
@@ -194,27 +187,16 @@ def draw(scene: Scene) -> Image.Image:
     image = Image.fromarray(pixels)
     pen = ImageDraw.Draw(image)
     for mark in scene.marks:
-        box = (
-            mark.box[0] * scene.width,
-            mark.box[1] * scene.height,
-            mark.box[2] * scene.width,
-            mark.box[3] * scene.height,
-        )
+        left, top, right, bottom = mark.box
+        box = (left * scene.width, top * scene.height, right * scene.width, bottom * scene.height)
         if mark.kind == "object":
             _object(pen, mark, box)
         elif mark.kind == "glyph":
             center = ((box[0] + box[2]) / 2, (box[1] + box[3]) / 2)
             font = _font(max(7, round((box[3] - box[1]) * 1.15)))
             bold = (box[3] - box[1]) * 0.035
-            pen.text(
-                center,
-                mark.char.upper(),
-                fill=mark.rgb,
-                font=font,
-                anchor="mm",
-                stroke_width=bold,
-                stroke_fill=mark.rgb,
-            )
+            text = mark.char.upper()
+            pen.text(center, text, mark.rgb, font, "mm", stroke_width=bold, stroke_fill=mark.rgb)
         elif mark.kind == "stroke":
             pen.line(box, fill=mark.rgb, width=max(1, min(scene.width, scene.height) // 60))
         else:
@@ -222,15 +204,7 @@ def draw(scene: Scene) -> Image.Image:
     return image
 
 
-def _polygon(center: tuple[float, float], radii: Sequence[float], turn: float) -> list[tuple[float, float]]:
-    step = 2 * math.pi / len(radii)
-    return [
-        (center[0] + radius * math.sin(turn + step * i), center[1] - radius * math.cos(turn + step * i))
-        for i, radius in enumerate(radii)
-    ]
-
-
-def _object(pen: ImageDraw.ImageDraw, mark: Mark, box: _PixelBox) -> None:
+def _object(pen: ImageDraw.ImageDraw, mark: Mark, box: _Box) -> None:
     x0, y0, x1, y1 = box
     center, radius = ((x0 + x1) / 2, (y0 + y1) / 2), (x1 - x0) / 2
     if mark.shape == "circle":
@@ -247,7 +221,12 @@ def _object(pen: ImageDraw.ImageDraw, mark: Mark, box: _PixelBox) -> None:
     elif mark.shape == "ring":
         pen.ellipse(box, outline=mark.rgb, width=max(2, round(radius * 0.38)))
     else:
-        pen.polygon(_polygon(center, (radius * 1.1, radius * 0.45) * 5, 0.0), fill=mark.rgb)
+        radii = (radius * 1.1, radius * 0.45) * 5
+        step = 2 * math.pi / len(radii)
+        corners = [
+            (center[0] + r * math.sin(step * i), center[1] - r * math.cos(step * i)) for i, r in enumerate(radii)
+        ]
+        pen.polygon(corners, fill=mark.rgb)
 
 
 @lru_cache(maxsize=256)

@@ -66,8 +66,9 @@ class ClipTask(SeveralTask):
         ways = [(rng.uniform(-_MOVE, _MOVE), rng.uniform(-_MOVE, _MOVE)) for _ in asked.marks]
         frames = []
         for number in range(FRAMES):
+            after = number - FRAMES / 2
             marks = [
-                _moved(mark, (number - FRAMES / 2) * dx, (number - FRAMES / 2) * dy) if mark.kind == "object" else mark
+                _moved(mark, after * dx, after * dy) if mark.kind == "object" else mark
                 for mark, (dx, dy) in zip(asked.marks, ways, strict=True)
                 if start <= number < start + seen or mark.kind != "object" or getattr(mark, kind) != value
             ]

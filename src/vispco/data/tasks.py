@@ -241,17 +241,9 @@ class ComparisonTask(Task):
         questions = []
         for shape in SHAPES:
             marks = [mark for mark in scene.objects if mark.shape == shape]
-            for superlative in ("biggest", "smallest"):
-                mark = _extreme(marks, superlative)
-                if mark is not None:
-                    questions.append(((f"what color is the {superlative} {shape}?", mark.color), (shape, superlative)))
+            for superlative in ("biggest", "smallest") if len(marks) > 1 else ():
+                first, second = sorted(marks, key=lambda mark: mark.size, reverse=superlative == "biggest")[:2]
+                ratio = first.size / second.size
+                if max(ratio, 1 / ratio) >= _CLEARLY:
+                    questions.append(((f"what color is the {superlative} {shape}?", first.color), (shape, superlative)))
         return _subject_first(questions, scene, rng)
-
-
-def _extreme(marks: list[Mark], superlative: str) -> Mark | None:
-    """The biggest or smallest of them, if it clearly is."""
-    ordered = sorted(marks, key=lambda mark: mark.size, reverse=superlative == "biggest")
-    if len(ordered) < 2:
-        return None
-    ratio = ordered[0].size / ordered[1].size
-    return ordered[0] if max(ratio, 1 / ratio) >= _CLEARLY else None

@@ -257,7 +257,7 @@ class PruningPass(Pass):
             hidden=self._states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._states(self.previous),
             text_hidden=self._states(hidden, self.layout.instruction_index) if scorer.needs_text_hidden else None,
-            vision=self.prefill.vision,
+            vision=self.prefill.vision or VisionRecord(),
             source=AttentionReader(self) if scorer.needs_attention or scorer.needs_entering else None,
             memo=self.memo,
         )

@@ -57,11 +57,11 @@ class AttentionReader:
         found = received_attention(seen.call, request, seen.hidden_keys)
         return found.to(self.state.live.device)  # layers may be spread over devices; choices stay with the inputs
 
-    def attention_table(self, rows: Rows) -> Tensor:
+    def attention_table(self) -> Tensor:
         """See `ScoringContext.attention_table`."""
         seen = self.before()
         device = seen.call.key.device
-        index, present, _ = self._rows(rows, None, seen.places)
+        index, present, _ = self._rows("text", None, seen.places)
         weights = attention_weights(seen.call, index.clamp(max=seen.width - 1).to(device), seen.hidden_keys)
         table = weights.mean(1)[..., -seen.width :]  # [B, R, M]
         table = table.gather(2, seen.columns.to(device)[:, None].expand(-1, table.shape[1], -1))

@@ -71,20 +71,17 @@ class TensorCache:
         while self.held > self.memory and self._entries:
             oldest = next(iter(self._entries))
             if oldest not in self._spilled:
-                self._spill(oldest)
+                if self._folder is None:
+                    self._folder = tempfile.TemporaryDirectory(prefix="vispco-")
+                path = Path(self._folder.name) / f"{hashlib.sha256(oldest.encode()).hexdigest()[:32]}.safetensors"
+                save_file({name: tensor.clone() for name, tensor in self._entries[oldest].items()}, path)
+                self._spilled[oldest] = path
             self._drop(oldest)
 
     def _drop(self, key: str) -> None:
         tensors = self._entries.pop(key, None)
         if tensors is not None:
             self.held -= _size_of(tensors)
-
-    def _spill(self, key: str) -> None:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="vispco-")
-        path = Path(self._folder.name) / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.safetensors"
-        save_file({name: tensor.clone() for name, tensor in self._entries[key].items()}, path)
-        self._spilled[key] = path
 
 
 def _size_of(tensors: Mapping[str, Tensor]) -> int:

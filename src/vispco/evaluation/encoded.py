@@ -165,26 +165,22 @@ def read(model: Any, processor: Any, sample: Sample) -> Prompt:
     text = apply_template(processor, chat)
     begin = processor.tokenizer.bos_token
     options = {"add_special_tokens": False} if begin and text.startswith(begin) else {}
-    shown = _video(sample, processor) if shows_video(sample, processor) else {"images": [list(sample.images)]}
+    pictures = list(sample.images)
+    shown: dict[str, Any] = {"images": [pictures]}
+    if shows_video(sample, processor):  # frames that are all to be used, and how many are a second
+        rate = float(sample.frames_per_second or 1.0)
+        about = {"total_num_frames": len(pictures), "fps": rate, "frames_indices": list(range(len(pictures)))}
+        plain = isinstance(processor.video_processor, FrameProcessor)
+        given = {"fps": rate} if plain else {"video_metadata": [about], "do_sample_frames": False}
+        shown = {"videos": [pictures], **given}
     found = processor(text=[text], return_tensors="pt", **shown, **options)
     tensors = {name: value for name, value in found.items() if isinstance(value, Tensor)}
     visual = torch.tensor(family_of(model).visual_token_ids(model))
     num_visual = int(torch.isin(tensors["input_ids"], visual).sum())
-    answer = (
-        _answer_tokens(model, processor, chat, _plain_text(sample.answer, processor))
-        if sample.answer
-        else torch.empty(0, dtype=torch.long)
-    )
+    answer = torch.empty(0, dtype=torch.long)
+    if sample.answer:
+        answer = _answer_tokens(model, processor, chat, _plain_text(sample.answer, processor))
     return Prompt(tensors, answer, num_visual)
-
-
-def _video(sample: Sample, processor: Any) -> dict[str, Any]:
-    """How a processor is given a video: frames that are all to be used, and how many are a second."""
-    frames, rate = list(sample.images), float(sample.frames_per_second or 1.0)
-    if isinstance(processor.video_processor, FrameProcessor):
-        return {"videos": [frames], "fps": rate}
-    about = {"total_num_frames": len(frames), "fps": rate, "frames_indices": list(range(len(frames)))}
-    return {"videos": [frames], "video_metadata": [about], "do_sample_frames": False}
 
 
 def _answer_tokens(model: Any, processor: Any, chat: list[dict[str, Any]], answer: str) -> Tensor:

@@ -147,7 +147,9 @@ class TaskEvaluator:
                 assert run.workload is not None  # noqa: S101 - likewise
                 tally.add_cost(run.counts, run.workload, self._tower_flops(run, batch, encoded))
                 tally.seconds += time.perf_counter() - began
-                self._say(number, place, len(runs))
+                if self.progress is not None:
+                    before = sum(len(batch.rows) for batch in self.batches[:number])
+                    self.progress(before * len(runs) + len(batch.rows) * (place + 1), len(self.samples) * len(runs))
             self.prefixes.release(("prompt", number))
             if self.options.kl:
                 for run, tally in zip(runs, tallies, strict=True):
@@ -202,10 +204,8 @@ class TaskEvaluator:
     def _generated(
         self, run: CandidateRun, batch: SampleBatch, encoded: Encoded, number: int, *, hold: bool
     ) -> list[str]:
-        def generate() -> torch.Tensor:
-            return self._written(batch, encoded)
-
-        tokens = self._run(run, batch, encoded, ("prompt", number), generate, hold=hold)
+        key = ("prompt", number)
+        tokens = self._run(run, batch, encoded, key, lambda: self._written(batch, encoded), hold=hold)
         own = [row[: self.longest[place]] for row, place in zip(tokens, batch.rows, strict=True)]
         return [text.strip() for text in self.processor.batch_decode(own, skip_special_tokens=True)]
 
@@ -282,12 +282,6 @@ class TaskEvaluator:
         run = CandidateRun(candidate, self.chain, self.num_layers, len(self.samples))
         self.store.require(run.chain.needs_vision)
         return run
-
-    def _say(self, number: int, place: int, runs: int) -> None:
-        if self.progress is not None:
-            before = sum(len(batch.rows) for batch in self.batches[:number])
-            here = len(self.batches[number].rows)
-            self.progress(before * runs + here * (place + 1), len(self.samples) * runs)
 
 
 def evaluate(

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from vispco.data.sample import Sample
 
-VISION = "vision."  # prefix of what scorers read of the vision tower
-CUT = "cut."  # prefix of the record of a cut tower
-DEEPSTACK = "deepstack"  # name of what is added after the first layers [levels, tokens, D]
+_INPUTS = "inputs."  # prefix of what the processor gave for a prompt
+_VISION = "vision."  # prefix of what scorers read of the vision tower
+_CUT = "cut."  # prefix of the record of a cut tower
+_DEEPSTACK = "deepstack"  # name of what is added after the first layers [levels, tokens, D]
 PIXELS = "pixel_"  # prefix of inputs that only the vision tower reads
 
 
@@ -58,7 +59,10 @@ class FeatureStore:
         if cut is not None and self.note is None:
             own = self._cut_entries(samples, cut)
             entries = [{**entry, **mine} for entry, mine in zip(entries, own, strict=True)]
-        prompts = [_prompt(entry) for entry in entries]
+        prompts = []
+        for entry in entries:
+            found = {name.removeprefix(_INPUTS): value for name, value in entry.items() if name.startswith(_INPUTS)}
+            prompts.append(Prompt(found, entry["answer"], int(entry["num_visual"])))
         batch = collate(self.model, self.processor, samples, prompts, answers=answers)
         if self.note is None:
             batch.inputs["mm_encoder_outputs"] = self._joined(entries)
@@ -121,7 +125,7 @@ class FeatureStore:
                 entry["video"] = torch.tensor(True)
             for name, value in prompt.tensors.items():
                 if feature is None or not name.startswith(PIXELS):
-                    entry[f"inputs.{name}"] = value
+                    entry[_INPUTS + name] = value
             if feature is not None:
                 entry["feature"] = feature.cpu()
                 entry |= {name: value.cpu() for name, value in record.items()}
@@ -138,22 +142,26 @@ class FeatureStore:
         record: TokenVision | None = getattr(out, RECORD, None)
         parts = [{}] * len(samples) if record is None else record.split([prompt.num_visual for prompt in prompts])
         pictures = [1 if kind == "video" else sample.num_images for sample in samples]
-        kept = [{VISION + name: value for name, value in part.items()} for part in parts]
+        kept = [{_VISION + name: value for name, value in part.items()} for part in parts]
         left: TokenVision | None = getattr(out, CUT_RECORD, None)
         if left is not None:
             for mine, part in zip(kept, left.split([prompt.num_visual for prompt in prompts]), strict=True):
-                mine |= {CUT + name: value for name, value in part.items()}
+                mine |= {_CUT + name: value for name, value in part.items()}
         features = self._pooled(out, pictures, prompts)
         if self.note is None and getattr(out, "deepstack_features", None) is not None:
             levels = iter(zip(*out.deepstack_features, strict=True))  # of each picture
             for number, mine in zip(pictures, kept, strict=True):
-                mine[DEEPSTACK] = torch.cat([torch.stack(next(levels)) for _ in range(number)], dim=1)
+                mine[_DEEPSTACK] = torch.cat([torch.stack(next(levels)) for _ in range(number)], dim=1)
         return features, kept
 
     def _pooled(self, out: Any, pictures: list[int], prompts: list[Prompt]) -> Sequence[Tensor | None]:
         """Each sample's part of `pooler_output`: [tokens, D], or [tiles, tokens, D] where the family keeps tiles."""
-        pooled = out.pooler_output
-        if not _by_picture(getattr(out, "deepstack_features", None) or (), sum(pictures)):
+        pooled, count = out.pooler_output, sum(pictures)
+        by_picture = all(  # each DeepStack level is a tensor [tokens, D] for each picture
+            isinstance(level, list | tuple) and len(level) == count and all(isinstance(part, Tensor) for part in level)
+            for level in getattr(out, "deepstack_features", None) or ()
+        )
+        if not by_picture:
             self.note = (
                 f"{type(self.model).__name__} feeds features into several layers in a way that the store does not keep."
             )
@@ -161,7 +169,7 @@ class FeatureStore:
             tiles = [p.num_visual // pooled.shape[1] for p in prompts]
             if sum(tiles) == pooled.shape[0]:
                 return list(torch.split(pooled, tiles))
-        elif isinstance(pooled, list | tuple) and len(pooled) == sum(pictures):
+        elif isinstance(pooled, list | tuple) and len(pooled) == count:
             parts = iter(pooled)
             return [torch.cat([next(parts) for _ in range(number)]) for number in pictures]
         self.note = self.note or (
@@ -173,37 +181,24 @@ class FeatureStore:
         found = {}
         for kind in ("image", "video"):
             mine = [entry for entry in entries if ("video" in entry) == (kind == "video")]
-            if mine:
-                found[kind] = self._output([entry["feature"].to(self.model.device) for entry in mine])
-            if mine and DEEPSTACK in mine[0]:
-                levels = zip(*(entry[DEEPSTACK].to(self.model.device) for entry in mine), strict=True)
+            if not mine:
+                continue
+            # A list for families of many sizes (Qwen), one tensor [tiles, tokens, D] for those of one size. Where videos have
+            # different lengths, one row of all tokens: they are only told apart by their places in the prompts.
+            pooled: Any = [entry["feature"].to(self.model.device) for entry in mine]
+            if pooled[0].dim() > 2:
+                same = len({part.shape[1:] for part in pooled}) == 1
+                pooled = torch.cat(pooled) if same else torch.cat([part.flatten(0, 1) for part in pooled])[None]
+            found[kind] = BaseModelOutputWithPooling(pooler_output=pooled)
+            if _DEEPSTACK in mine[0]:
+                levels = zip(*(entry[_DEEPSTACK].to(self.model.device) for entry in mine), strict=True)
                 found[kind].deepstack_features = list(levels)
-            if mine and self.vision:
-                records = [{n.removeprefix(VISION): v for n, v in e.items() if n.startswith(VISION)} for e in mine]
-                setattr(found[kind], RECORD, TokenVision.join(records))
-            if mine and any(name.startswith(CUT) for name in mine[0]):
-                records = [{n.removeprefix(CUT): v for n, v in e.items() if n.startswith(CUT)} for e in mine]
-                setattr(found[kind], CUT_RECORD, TokenVision.join(records))
+            was_cut = any(name.startswith(_CUT) for name in mine[0])
+            for prefix, record, kept in ((_VISION, RECORD, bool(self.vision)), (_CUT, CUT_RECORD, was_cut)):
+                if kept:
+                    own = [{n.removeprefix(prefix): v for n, v in e.items() if n.startswith(prefix)} for e in mine]
+                    setattr(found[kind], record, TokenVision.join(own))
         return found
-
-    def _output(self, parts: list[Tensor]) -> BaseModelOutputWithPooling:
-        """A list for families of many sizes (Qwen), one tensor [tiles, tokens, D] for those of one size.
-
-        Where videos have different lengths, one row of all tokens: they are only told apart by their places in the prompts.
-        """
-        pooled: Any = parts
-        if parts[0].dim() > 2:
-            same = len({part.shape[1:] for part in parts}) == 1
-            pooled = torch.cat(parts) if same else torch.cat([part.flatten(0, 1) for part in parts])[None]
-        return BaseModelOutputWithPooling(pooler_output=pooled)
-
-
-def _by_picture(levels: Sequence[Any], count: int) -> bool:
-    """Whether each DeepStack level is a tensor [tokens, D] for each of `count` pictures."""
-    return all(
-        isinstance(level, list | tuple) and len(level) == count and all(isinstance(part, Tensor) for part in level)
-        for level in levels
-    )
 
 
 def _same_kind(prompts: Sequence[Prompt]) -> list[list[int]]:
@@ -214,11 +209,6 @@ def _same_kind(prompts: Sequence[Prompt]) -> list[list[int]]:
         key = None if video is None else (video.dim(), video.shape[1:] if video.dim() > 2 else ())
         groups.setdefault(key, []).append(place)
     return list(groups.values())
-
-
-def _prompt(entry: dict[str, Tensor]) -> Prompt:
-    tensors = {name.removeprefix("inputs."): value for name, value in entry.items() if name.startswith("inputs.")}
-    return Prompt(tensors, entry["answer"], int(entry["num_visual"]))
 
 
 def _refusal(model: Any, base: Any) -> str | None:

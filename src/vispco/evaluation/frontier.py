@@ -263,10 +263,7 @@ class Frontier:
             raise InvalidInputError(
                 f'{path} is JSON, but not a frontier: it has no "format": "{FORMAT}" with "points".'
             )
-        try:
-            return cls.from_dict(data)
-        except (KeyError, TypeError) as error:
-            raise InvalidInputError(f"A point of {path} lacks what a point needs: {error}.") from error
+        return cls.from_dict(data)
 
 
 @dataclass(frozen=True)

@@ -68,21 +68,21 @@ class KlMeter:
         if teacher.shape[-1] == pruned_logits.shape[-1]:
             each = self._compare(log_probabilities(pruned_logits), teacher)
         else:
-            pairs = zip(pruned_logits, teacher, strict=True)
-            each = torch.stack([self._compare_top(log_probabilities(row), own) for row, own in pairs])
+            found = []
+            for row, own in zip(pruned_logits, teacher, strict=True):  # [A, V], [A, 2 * TOP_TOKENS + 1]
+                pruned, index = log_probabilities(row), own[:, TOP_TOKENS:-1].long()
+                rest = pruned.scatter(-1, index, -torch.inf).logsumexp(
+                    -1, keepdim=True
+                )  # all others count as one token
+                known = torch.cat([own[:, :TOP_TOKENS], own[:, -1:]], dim=-1)
+                found.append(self._compare(torch.cat([pruned.gather(-1, index), rest], dim=-1), known))
+            each = torch.stack(found)
         return each.masked_fill(~mask, 0.0).sum(-1) / mask.sum(-1)
 
     def _compare(self, pruned: Tensor, teacher: Tensor) -> Tensor:
         """KL [..., A] of log-probabilities [..., A, V]."""
         p, q = (pruned, teacher) if self.direction == "pruned||full" else (teacher, pruned)
         return (p.exp() * (p - q)).sum(-1)
-
-    def _compare_top(self, pruned: Tensor, teacher: Tensor) -> Tensor:
-        """The same from the likeliest tokens [A, T] of the teacher; all others count as one token."""
-        index = teacher[:, TOP_TOKENS:-1].long()
-        rest = pruned.scatter(-1, index, -torch.inf).logsumexp(-1, keepdim=True)
-        known = torch.cat([teacher[:, :TOP_TOKENS], teacher[:, -1:]], dim=-1)
-        return self._compare(torch.cat([pruned.gather(-1, index), rest], dim=-1), known)
 
 
 def top_log_probabilities(full: Tensor) -> Tensor:

@@ -93,21 +93,24 @@ class LeaderboardEntry:
         """rows: anything with the attributes of a `LeaderboardRow`; those without an interval are left out. facts: how it was run."""
         from vispco.evaluation.spec import weights_digest  # noqa: PLC0415
 
+        def rounded(value: Any) -> Any:
+            return round(value, 5) if isinstance(value, float) else value
+
         names = [each.name for each in fields(LeaderboardRow)]
         local = Path(model).is_dir()
         kept = [row for row in rows if row.kind in KINDS and row.accuracy is not None and row.low is not None]
         given = {
-            name: value for name, value in facts["options"].items() if name not in _NOT_OPTIONS and value is not False
+            name: re.sub(r"[^=,]*/", "", value) if isinstance(value, str) else value  # mine=/home/me/mine.jsonl
+            for name, value in facts["options"].items()
+            if name not in _NOT_OPTIONS and value is not False and value is not None and value != ""
         }
         return cls(
             command=command,
             model=Path(model).resolve().name if local else model,
             weights=weights_digest(model),
             tasks=dict(tasks),
-            rows=tuple(LeaderboardRow(**{name: _rounded(getattr(row, name)) for name in names}) for row in kept),
-            options={
-                name: _without_folders(value) for name, value in given.items() if value is not None and value != ""
-            },
+            rows=tuple(LeaderboardRow(**{name: rounded(getattr(row, name)) for name in names}) for row in kept),
+            options=given,
             versions=facts["versions"],
         )
 
@@ -163,12 +166,3 @@ class LeaderboardEntry:
         )
         known = {each.name: data[each.name] for each in fields(cls)}
         return cls(**(known | {"rows": tuple(rows)}))
-
-
-def _rounded(value: Any) -> Any:
-    return round(value, 5) if isinstance(value, float) else value
-
-
-def _without_folders(value: Any) -> Any:
-    """An option without the folders of somebody's machine: `mine=/home/me/mine.jsonl` is `mine=mine.jsonl`."""
-    return re.sub(r"[^=,]*/", "", value) if isinstance(value, str) else value

@@ -13,7 +13,7 @@ from vispco.evaluation.paired import PairedDifference, paired_difference
 if TYPE_CHECKING:
     from vispco.core.schedule import Schedule
 
-Z_95 = 1.959963984540054  # the 97.5 % point of the normal distribution
+_Z_95 = 1.959963984540054  # the 97.5 % point of the normal distribution
 
 
 def wilson_interval(successes: float, n: int) -> tuple[float, float]:
@@ -23,8 +23,8 @@ def wilson_interval(successes: float, n: int) -> tuple[float, float]:
     if n == 0:
         return 0.0, 1.0
     p = successes / n
-    centre = (p + Z_95**2 / (2 * n)) / (1 + Z_95**2 / n)
-    half = Z_95 / (1 + Z_95**2 / n) * math.sqrt(p * (1 - p) / n + Z_95**2 / (4 * n**2))
+    centre = (p + _Z_95**2 / (2 * n)) / (1 + _Z_95**2 / n)
+    half = _Z_95 / (1 + _Z_95**2 / n) * math.sqrt(p * (1 - p) / n + _Z_95**2 / (4 * n**2))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -67,35 +67,21 @@ class Evaluation:
 
     @classmethod
     def from_tasks(
-        cls,
-        tasks: Sequence[TaskResult],
-        *,
-        flops: Mapping[str, float],
-        fraction: Mapping[str, float],
-        kl: float | None = None,
-        seconds: float = 0.0,
-        details: Mapping[str, Any] | None = None,
+        cls, tasks: Sequence[TaskResult], flops: Mapping[str, float], fraction: Mapping[str, float], **more: Any
     ) -> Evaluation:
-        """Average over tasks. The interval is that of a mean of independent proportions; of one task, it is the task's."""
+        """Average over tasks. The interval is that of a mean of independent proportions; of one task, it is the task's.
+
+        more: `kl`, `seconds` and `details`.
+        """
         if not tasks:
             raise InvalidInputError("An evaluation needs at least one task; none was given.")
         accuracy = sum(t.accuracy for t in tasks) / len(tasks)
-        variance = sum(((t.high - t.low) / (2 * Z_95)) ** 2 for t in tasks) / len(tasks) ** 2
-        half = Z_95 * math.sqrt(variance)
+        variance = sum(((t.high - t.low) / (2 * _Z_95)) ** 2 for t in tasks) / len(tasks) ** 2
+        half = _Z_95 * math.sqrt(variance)
         low, high = max(0.0, accuracy - half), min(1.0, accuracy + half)
         if len(tasks) == 1:
             low, high = tasks[0].low, tasks[0].high
-        return cls(
-            tuple(tasks),
-            accuracy,
-            low,
-            high,
-            dict(flops),
-            dict(fraction),
-            kl,
-            seconds,
-            dict(details or {}),
-        )
+        return cls(tuple(tasks), accuracy, low, high, dict(flops), dict(fraction), **more)
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """Accuracy, 95 % interval, items and skipped items of each task, and last of all together; for people."""

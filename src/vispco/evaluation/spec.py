@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from vispco.evaluation.evaluator import TaskEvaluator
     from vispco.metrics import AskSettings
 
-SAMPLE_BYTES = 1 << 20
+_SAMPLE_BYTES = 1 << 20
 # fields that say nothing about synthetic tasks
-FILES_ONLY = ("files", "encoding", "max_side", "protocol", "metrics", "min_pixels", "max_pixels")
+_FILES_ONLY = ("files", "encoding", "max_side", "protocol", "metrics", "min_pixels", "max_pixels")
 # fields that change how fast or where it runs, or how much is reported, but no result
-SPEED_ONLY = ("batch_size", "share", "details", "model")
+_SPEED_ONLY = ("batch_size", "share", "details", "model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +77,8 @@ class EvaluatorSpec:
         samples = self.samples()
         model, processor = self.model.load()
         samples = samples.for_model(model, processor)
-        options: dict[str, Any] = {
-            "kl": self.kl,
-            "direction": self.direction,
-            "max_new_tokens": self.max_new_tokens,
-            "batch_size": self.batch_size,
-            "share": self.share,
-            "details": self.details,
-        }
+        names = ("kl", "direction", "max_new_tokens", "batch_size", "share", "details")
+        options = {name: getattr(self, name) for name in names}
         return TaskEvaluator(model, processor, samples, scorer, **(options | more))
 
     def calibration(self, limit: int) -> Self:
@@ -114,13 +108,8 @@ class EvaluatorSpec:
         """How benchmark rows are asked and scored."""
         from vispco.metrics import AskSettings  # noqa: PLC0415
 
-        return AskSettings(
-            protocol=self.protocol,
-            metrics=self.metrics,
-            max_new_tokens=self.max_new_tokens,
-            min_pixels=self.min_pixels,
-            max_pixels=self.max_pixels,
-        )
+        names = ("protocol", "metrics", "max_new_tokens", "min_pixels", "max_pixels")
+        return AskSettings(**{name: getattr(self, name) for name in names})
 
     def named(self) -> dict[str, Any]:
         """What is asked, as a result keeps it: a split of synthetic tasks, or files with their protocol and metrics."""
@@ -135,7 +124,7 @@ class EvaluatorSpec:
 
     def fingerprint(self) -> dict[str, Any]:
         """What the results depend on, JSON-able: two specs with the same one give the same evaluations."""
-        left_out = {*SPEED_ONLY, *(("tasks", "split") if self.files else FILES_ONLY)}
+        left_out = {*_SPEED_ONLY, *(("tasks", "split") if self.files else _FILES_ONLY)}
         model = self.model
         known = {name: value for name, value in self.to_dict().items() if name not in left_out} | {
             "model": model.name,
@@ -182,7 +171,7 @@ def digest(files: Sequence[Path]) -> str:
         size = file.stat().st_size
         found.update(f"{file.name}:{size}:".encode())
         with file.open("rb") as stream:
-            found.update(stream.read(SAMPLE_BYTES))
-            stream.seek(max(0, size - SAMPLE_BYTES))
+            found.update(stream.read(_SAMPLE_BYTES))
+            stream.seek(max(0, size - _SAMPLE_BYTES))
             found.update(stream.read())
     return found.hexdigest()[:16]

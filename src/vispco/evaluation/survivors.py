@@ -13,7 +13,7 @@ from vispco.evaluation.encoded import Encoded
 from vispco.families import family_of
 
 SIDE = 360  # pixels of a picture's longer side on the page
-QUALITY = 82  # of its WebP
+_QUALITY = 82  # of its WebP
 
 
 def token_grid(model: Any, encoded: Encoded) -> tuple[Tensor, int, int]:
@@ -42,7 +42,7 @@ def data_uri(image: Image.Image) -> str:
     small = image.copy()
     small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    small.save(buffer, "WEBP", quality=QUALITY, method=6)
+    small.save(buffer, "WEBP", quality=_QUALITY, method=6)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

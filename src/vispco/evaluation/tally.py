@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Score = Callable[[Sample, str], float]
 
 
-PREFILL = "prefill"  # FLOPs of vision tower, projector and language model; the costs are of the language model alone
+_PREFILL = "prefill"  # FLOPs of vision tower, projector and language model; the costs are of the language model alone
 BRIEF = 3  # skipped items that are named in a result without details: a sweep has hundreds of results
 
 
@@ -62,7 +62,7 @@ class Tally:
             spent, full = cost.bill(counts, workload).double(), cost.full(whole).double()
             self._add(name, spent, full)
             if name == "exact" and tower is not None:
-                self._add(PREFILL, spent + tower.spent, full + tower.full)
+                self._add(_PREFILL, spent + tower.spent, full + tower.full)
 
     def _add(self, name: str, spent: Tensor, full: Tensor) -> None:
         self.flops.setdefault(name, []).extend(spent.tolist())
@@ -91,7 +91,13 @@ class Tally:
         if scores or details:
             places = {sample.id: sample.task for sample in samples}
             extra["scores"] = {task: [self.score_of[i] for i in sorted(places) if places[i] == task] for task in order}
-        extra["spending"] = {name: _spending(values) for name, values in self.fractions.items()}
+        extra[
+            "spending"
+        ] = {}  # as fractions of the unpruned cost: the mean, the 95th percentile, and the dearest sample
+        for name, values in self.fractions.items():
+            ordered = sorted(values)
+            worst, p95 = ordered[-1], ordered[math.ceil(0.95 * len(ordered)) - 1]
+            extra["spending"][name] = {"mean": mean(ordered), "p95": p95, "worst": worst}
         if left_out:
             extra["skipped"] = {task: _skip_entry(report, details=details) for task, report in left_out.items()}
         figures = samples.figures(self.score_of)
@@ -110,12 +116,6 @@ class Tally:
 def _skip_entry(report: SkipReport, *, details: bool) -> dict[str, Any]:
     entry = report.to_dict()
     return entry if details else {**entry, "listed": entry["listed"][:BRIEF]}
-
-
-def _spending(fractions: Sequence[float]) -> dict[str, float]:
-    """How samples spend, as fractions of their unpruned cost: the mean, the 95th percentile, and the dearest sample."""
-    ordered = sorted(fractions)
-    return {"mean": mean(ordered), "p95": ordered[math.ceil(0.95 * len(ordered)) - 1], "worst": ordered[-1]}
 
 
 def mean(values: Sequence[float]) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vispco.evaluation.spec import EvaluatorSpec
     from vispco.metrics import BenchmarkSet
 
-PER_TASK, PER_TASK_JOINT, FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
+PER_TASK, PER_TASK_JOINT, _FROM_FILE = 48, 128, 256  # calibration items, where --samples does not say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class TaskSpec:
     tasks: Annotated[
         str,
         typer.Option(
-            help="'all', names of synthetic tasks, or files of benchmarks or of your own (chartqa=PATH,mine=PATH:METRIC): {benchmarks}.",
+            help="'all', names of synthetic tasks, or files of benchmarks or of your own (chartqa=PATH,mine=PATH:METRIC): {benchmarks}."
         ),
     ] = "all"
     data_root: Annotated[
@@ -124,7 +124,7 @@ class CalibrationSpec:
         typer.Option(
             min=1,
             help=f"Items of each synthetic task, or of --data in all (default: {PER_TASK}, {PER_TASK_JOINT} in a joint "
-            f"search; {FROM_FILE}).",
+            f"search; {_FROM_FILE}).",
         ),
     ] = None
     downsample: Annotated[
@@ -155,15 +155,14 @@ class CalibrationSpec:
         if next(iter(open_data(self.data, self.images))).free_text:
             return None
         name = re.sub(r"[^\w-]", "-", self.data.stem)
-        settings = AskSettings(max_new_tokens=tasks.max_new_tokens)
-        files: dict[str, str | Path] = {name: self.data}
-        options: dict[str, Any] = {
-            "images": self.images,
-            "max_side": tasks.max_side,
-            "settings": settings,
-            "seed": seed,
-        }
-        found = read_benchmarks(files, limit=2 * limit, **options)
+        found = read_benchmarks(
+            {name: self.data},
+            images=self.images,
+            limit=2 * limit,
+            seed=seed,
+            max_side=tasks.max_side,
+            settings=AskSettings(max_new_tokens=tasks.max_new_tokens),
+        )
         return found.held_out(limit, seed) if len(found) > 1 else None
 
     def load(
@@ -192,11 +191,10 @@ class CalibrationSpec:
             return drawn, {"data": "drawn", "tasks": names, "samples": len(drawn), "seed": seed}
         from vispco.data.files.samples import training_samples  # noqa: PLC0415
 
-        limit = self.samples or (None if self.downsample else FROM_FILE)
         samples, about = training_samples(
             self.data,
             self.images,
-            limit=limit,
+            limit=self.samples or (None if self.downsample else _FROM_FILE),
             downsample=self.downsample,
             seed=seed,
             max_side=tasks.max_side,

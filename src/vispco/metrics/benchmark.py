@@ -15,7 +15,7 @@ from typing import Literal
 from vispco.core.errors import InvalidInputError, UnknownNameError
 from vispco.core.registry import Registry
 from vispco.data.files.record import Record
-from vispco.metrics.metric import METRICS, Item
+from vispco.metrics.metric import METRICS
 
 Scored = Sequence[tuple[Record, float]]
 
@@ -62,10 +62,6 @@ class Benchmark:
     def kind_of(self, record: Record) -> _Kind:
         """The kind of answer to this row; a row of one's own with options is multiple choice."""
         return "options" if self.kind == "text" and record.options else self.kind
-
-    def score(self, prediction: str, item: Item) -> float:
-        """The score of a prediction by the benchmark's own metric."""
-        return METRICS.get(self.metric)(prediction, item)
 
 
 _OWN_NAME = re.compile(r"[\w-]+")

@@ -19,7 +19,7 @@ from vispco.data.files.pictures import within_pixels
 from vispco.data.files.record import MAX_SIDE, Record, SkipReport
 from vispco.data.files.samples import SampleSet, context_length, decoded, open_data, refusal
 from vispco.data.files.sampling import draw, draw_groups
-from vispco.data.sample import History, Sample
+from vispco.data.sample import Sample
 from vispco.metrics.benchmark import Benchmark, benchmark
 from vispco.metrics.protocols import AskSettings, protocol
 
@@ -37,6 +37,7 @@ class BenchmarkSample:
     settings: AskSettings = field(default_factory=AskSettings)
     replaced: tuple[Image, ...] | None = field(default=None, repr=False, compare=False)
     given_id: str = ""
+    history = ()
 
     @property
     def id(self) -> str:
@@ -49,7 +50,7 @@ class BenchmarkSample:
     @property
     def question(self) -> str:
         """The prompt, in the words of the protocol."""
-        return self.settings.prompt(self.benchmark, self.record)
+        return protocol(self.settings.protocol).prompt(self.benchmark, self.record, self.settings.family)
 
     @property
     def answer(self) -> str:
@@ -90,10 +91,6 @@ class BenchmarkSample:
     @property
     def num_images(self) -> int:
         return len(self.sizes)
-
-    @property
-    def history(self) -> History:
-        return ()
 
     def with_images(self, images: Sequence[Image]) -> BenchmarkSample:
         return replace(self, replaced=tuple(images), sizes=tuple(image.size for image in images))

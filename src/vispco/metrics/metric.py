@@ -96,6 +96,5 @@ def _extract_yes_no(prediction: str) -> str | None:
 
 @METRICS.register(name="yes-no")
 def _yes_no(prediction: str, item: Item) -> float:
-    """The `yes-no` metric."""
     said = _extract_yes_no(prediction)
     return float(said is not None and any(_extract_yes_no(answer) == said for answer in item.references))

@@ -181,9 +181,6 @@ class AskSettings:
                 f"min_pixels={low}, max_pixels={high}: give numbers with 1 <= min_pixels <= max_pixels."
             )
 
-    def prompt(self, benchmark: Benchmark, record: Record) -> str:
-        return protocol(self.protocol).prompt(benchmark, record, self.family)
-
     def answer_length(self, benchmark: Benchmark) -> int:
         return self.max_new_tokens or protocol(self.protocol).max_new_tokens(benchmark)
 

@@ -78,7 +78,6 @@ def _vqa_accuracy(prediction: str, answers: Sequence[str]) -> float:
 
 @METRICS.register(name="vqa")
 def _vqa(prediction: str, item: Item) -> float:
-    """The `vqa` metric."""
     return _vqa_accuracy(prediction, item.references)
 
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.core.indexing import token_index
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Merge, Scorer, Selection, VisionNeeds, ranks, register
 from vispco.scorers.context import ScoringContext
@@ -70,20 +71,26 @@ class AimMerge(Scorer):
             self.by_keys, self.needs_vision = by_keys, VisionNeeds(keys=(-1,))
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         live, counts, picture = context.live, context.counts, Grid.of(context.layout).picture
-        states, alive, width = context.hidden.float(), live, live.shape[1]
+        states, alive = context.hidden.float(), live
         if self.by_keys:
-            assert context.vision is not None  # noqa: S101 - declared by needs_vision
             states = context.vision.keys[-1].float()
-        into = torch.arange(width, device=live.device).expand_as(live)
+        slots = token_index(live.shape[1], live.device)
+        into = slots.expand_as(live)
         weight = torch.ones_like(live, dtype=torch.float32)
-        for _ in range(_rounds(context)):
+        sizes, layout = context.layout.image_sizes or (), context.layout
+        if (
+            tuple(rows * columns for _, rows, columns in sizes) == layout.whole.num_visual
+        ):  # one picture for each sample
+            rounds = max(_halvings(*pair) for pair in zip(layout.num_visual, context.host_counts, strict=True))
+        else:
+            rounds = max(layout.num_visual).bit_length()  # some of a sample's pictures may end before others
+        for _ in range(rounds):
             number = alive.sum(-1)
             target, similar = _matches(states, alive, picture)
             leaving = torch.minimum(number - counts, number // 2).clamp(min=0)
             source = (ranks(similar, target >= 0) < leaving[:, None]) & (target >= 0)
-            onto = torch.where(source, target, torch.arange(width, device=live.device))
+            onto = torch.where(source, target, slots)
             size = torch.ones_like(weight).scatter_add(1, onto, source.float())  # of each target's group, itself in it
             part = torch.where(alive, 1 / size.gather(1, onto), 0.0)
             states = torch.zeros_like(states).scatter_add(
@@ -108,18 +115,8 @@ class AimMerge(Scorer):
         return key_cosine_flops(number, dimensions) if self.by_keys else 2 * number * dimensions.hidden
 
 
-def _rounds(context: ScoringContext) -> int:
-    """The number of rounds until every sample has its count; a round at most halves a picture."""
-    layout = context.layout
-    sizes = layout.image_sizes or ()
-    # not one picture for each sample
-    if tuple(rows * columns for _, rows, columns in sizes) != layout.whole.num_visual:
-        return max(layout.num_visual).bit_length()  # some of a sample's pictures may end before others
-    return max(_halvings(*pair) for pair in zip(layout.num_visual, context.host_counts, strict=True))
-
-
 def _halvings(number: int, count: int) -> int:
-    """How often at most half of some tokens are merged until `count` are left."""
+    """The number of rounds until `count` of a picture's tokens are left, of which each merges at most half."""
     rounds = 0
     while number > max(count, 1):
         number, rounds = number - number // 2, rounds + 1
@@ -132,7 +129,7 @@ def _matches(states: Tensor, alive: Tensor, picture: Tensor) -> tuple[Tensor, Te
     Returns int64 [B, V] and the cosine of the match, float [B, V].
     """
     width = alive.shape[1]
-    slots = torch.arange(width, device=alive.device).expand_as(alive)
+    slots = token_index(width, alive.device)
     odd = alive & (places_within(slots, picture, alive) % 2 == 1)
     targets = packed(odd, max(width // 2, 1))
     unit = functional.normalize(states, dim=-1)

@@ -90,7 +90,8 @@ class Allocated(Scorer):
             chosen = self._by_picture(context, sizes, quotas)
             order = ranks(chosen.keep.float() if chosen.scores is None else chosen.scores, live)
         if self.scorer.decides_count:
-            context.memo[_LEFT] = _count(chosen.keep, picture, quotas.shape[1]).cpu().numpy()
+            left = torch.zeros(len(live), quotas.shape[1] + 1, dtype=torch.long, device=live.device)
+            context.memo[_LEFT] = left.scatter_add(1, picture, chosen.keep.long())[:, :-1].cpu().numpy()
         order = order + live.shape[1] * (~chosen.keep).long()  # those that stay come first
         size = layout.on_device(np.pad(sizes, ((0, 0), (0, 1)), constant_values=1)).gather(1, picture)
         return replace(chosen, scores=-SEATS[self.allocation](places_within(order, picture, live), size).float())
@@ -151,12 +152,6 @@ class _AskedOnce:
             return self._known[key][0]
 
         return ask
-
-
-def _count(keep: Tensor, picture: Tensor, number: int) -> Tensor:
-    """The number of marked tokens of each picture: bool [B, V] -> int64 [B, P]."""
-    room = torch.zeros(len(keep), number + 1, dtype=torch.long, device=keep.device)
-    return room.scatter_add(1, picture, keep.long())[:, :number]
 
 
 def _joined(known: Merge | None, new: Merge, here: Tensor, sizes: Tensor) -> Merge:

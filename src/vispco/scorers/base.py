@@ -229,9 +229,7 @@ def _option_names(kind: Any) -> frozenset[str]:
 
 def top_tokens(scores: Tensor, live: Tensor, counts: Tensor) -> Tensor:
     """The `counts` [B] best-scored live tokens of each sample; ties go to the earlier token. [B, V] -> bool [B, V]."""
-    order = ranked(scores, live)
-    best = token_index(order.shape[1], order.device) < counts[:, None]
-    return torch.zeros_like(live).scatter_(1, order, best) & live
+    return (ranks(scores, live) < counts[:, None]) & live
 
 
 SCORERS: Registry[type[Scorer]] = Registry("scorer", "vispco.scorers")
@@ -254,11 +252,6 @@ def get(scorer: str | Scorer | None = None, /, **options: Any) -> Scorer:
 
 def ranks(scores: Tensor, among: Tensor) -> Tensor:
     """Rank of each token among those marked, 0 for the best; unmarked ones come last. [B, V] -> int64 [B, V]."""
-    order = ranked(scores, among)
-    places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
+    order = scores.float().masked_fill(~among, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
+    places = token_index(order.shape[-1], order.device).expand_as(order)
     return torch.empty_like(order).scatter_(-1, order, places)
-
-
-def ranked(scores: Tensor, among: Tensor) -> Tensor:
-    """The tokens from best to worst, those that are not marked last. [B, V] -> int64 [B, V]."""
-    return scores.float().masked_fill(~among, -torch.inf).sort(dim=-1, descending=True, stable=True).indices

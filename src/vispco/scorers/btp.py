@@ -30,7 +30,6 @@ class BTP(Scorer):
         self.balance = balance
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         live, similar = context.live, cosines(context.hidden)
         received = context.attention("text") * live
         wanted = self.balance * received / received.amax(-1, keepdim=True).clamp(min=1e-12)

@@ -14,6 +14,8 @@ explain least, by a Cholesky factor of their part of the kernel; then the kernel
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -27,9 +29,7 @@ from vispco.scorers.greedy import GONE, GreedyPicks, embedding_cosines
 
 _VARIANTS = ("paper", "openvino")
 _NOTHING = 1e-6  # a gain below this is rounding error: the tokens taken span this one already
-_RIDGE = (
-    2e-6  # on the diagonal of the kernel for blocks: like tokens may stand in one, and must leave it positive definite
-)
+_RIDGE = 2e-6  # on the diagonal of the kernel for blocks: like tokens in one must leave it positive definite
 _SPANNED = 20 * _RIDGE  # `_NOTHING` for blocks
 GROWTH = 1.25  # of a block, relative to the tokens that were taken
 
@@ -73,15 +73,17 @@ class CDPruner(Scorer):
         if not (self.variant == "openvino" if self.split is None else self.split):
             return self._choose(context, live, counts, most)
         early = live & (live.cumsum(-1) <= live.sum(-1, keepdim=True) // 2)
-        first = self._choose(context, early, counts // 2, most // 2)
-        second = self._choose(context, live & ~early, counts - counts // 2, most - most // 2)
-        assert first.scores is not None  # noqa: S101 - a greedy choice always has them
-        assert second.scores is not None  # noqa: S101
+        first: Any = self._choose(context, early, counts // 2, most // 2)
+        second: Any = self._choose(context, live & ~early, counts - counts // 2, most - most // 2)
         return Selection(first.keep | second.keep, torch.where(early, first.scores, second.scores))
 
     def _choose(self, context: ScoringContext, pool: Tensor, counts: Tensor, most: int) -> Selection:
         """The set with the largest determinant in a pool of tokens; bool [B, V]."""
-        relevance = _scaled(context.once("relevance", lambda: _relevance(context)), pool)
+        relevance, other = context.once("relevance", lambda: _relevance(context)), ~pool
+        least = relevance.masked_fill(other, torch.inf).amin(-1, keepdim=True)
+        spread = relevance.masked_fill(other, -torch.inf).amax(-1, keepdim=True) - least
+        # to 0..1 within the pool, never quite 0; 1 where all are alike
+        relevance = torch.where(spread > _NOTHING, (relevance - least + _NOTHING) / spread, 1.0)
         similar = embedding_cosines(context)
         kernel = (relevance[:, :, None] * similar).mul_(relevance[:, None])  # the one table beside the cosines
         if self.variant == "openvino":
@@ -150,11 +152,3 @@ def _relevance(context: ScoringContext) -> Tensor:
     mean = (text * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
     visual = functional.normalize(context.visual_embeddings().float(), dim=-1)
     return (visual @ functional.normalize(mean, dim=-1).transpose(1, 2))[..., 0]
-
-
-def _scaled(relevance: Tensor, pool: Tensor) -> Tensor:
-    """To 0..1 within a pool, never quite 0; 1 where all are alike."""
-    other = ~pool
-    least = relevance.masked_fill(other, torch.inf).amin(-1, keepdim=True)
-    spread = relevance.masked_fill(other, -torch.inf).amax(-1, keepdim=True) - least
-    return torch.where(spread > _NOTHING, (relevance - least + _NOTHING) / spread, 1.0)

@@ -37,7 +37,10 @@ _HOW_TO_WRITE = (
     "tower on, or a mapping from layer to scorer such as {0: 'divprune', 3: 'fastv'}."
 )
 COMPENSATE = "compensate="
-LEAST_COMPENSATION, MOST_COMPENSATION = -1.0, 2.0  # beyond them logits overflow half precision, or nothing else is seen
+_LEAST_COMPENSATION, _MOST_COMPENSATION = (
+    -1.0,
+    2.0,
+)  # beyond them logits overflow half precision, or nothing else is seen
 TOWER = "tower."  # before the number of a block, where a layer may stand
 _PLACE = re.compile(rf"({re.escape(TOWER)})?(\d+)")
 _PART = re.compile(rf"^\s*([A-Za-z][\w.-]*)\s*(?:\((.*)\))?\s*(?:@\s*({_PLACE.pattern}))?\s*$", re.DOTALL)
@@ -130,7 +133,7 @@ class Chain:
             chain = cls.of(list(given["scorers"])).with_allocation(given.get("allocation", SCORE))
             return chain.with_compensation(given.get("compensate", 0.0))
         if "name" in given:
-            return cls._of_parts([_read_part(given)])
+            return cls.of([given])
         stages: list[tuple[Place | None, Scorer]] = []
         for layer, scorer in sorted(given.items(), key=lambda item: (not _place(item[0])[0], _place(item[0])[1])):
             inner = cls.of(scorer)
@@ -170,9 +173,9 @@ class Chain:
         """The same scorers, with a sample's tokens divided over its pictures in this way."""
         return replace(self, allocation=allocation)
 
-    def with_compensation(self, beta: float | str) -> Self:
+    def with_compensation(self, beta: Any) -> Self:
         """The same scorers, with attention given back to the tokens that are left."""
-        return replace(self, compensate=check_compensation(beta))
+        return replace(self, compensate=beta)
 
     def for_model(self, model: Any) -> Chain:
         """The chain that runs on a model; see `Scorer.for_model`."""
@@ -186,11 +189,7 @@ class Chain:
 
     def scorer_at(self, layer: int) -> Scorer | None:
         """The scorer that chooses the tokens that enter a layer; None before the first stage."""
-        found = None
-        for first, scorer in self.in_charge:
-            if first <= layer:
-                found = scorer
-        return found
+        return next((scorer for first, scorer in reversed(self.in_charge) if first <= layer), None)
 
     def site_at(self, layer: int) -> Site:
         """Where the tokens leave that do not enter a layer."""
@@ -199,17 +198,9 @@ class Chain:
 
     def sites(self, num_layers: int) -> Site | tuple[Site, ...]:
         """Where tokens leave, for each layer boundary; one word where all are the same."""
-        found = tuple(self.site_at(layer) for layer in range(num_layers))
-        kinds = set(found[self.earliest_layer :]) or {"entry"}
-        return self.scorers[0].site if len(kinds) == 1 and len({s.site for s in self.scorers}) == 1 else found
-
-    @property
-    def site(self) -> Site:
-        """Where tokens leave, for chains whose scorers agree on it; else see `sites`."""
-        kinds = {scorer.site for scorer in self.scorers}
-        if len(kinds) > 1:
-            raise InvalidInputError(f"{self.name!r} has tokens leave at two kinds of places; see Chain.sites().")
-        return kinds.pop()
+        if len({scorer.site for scorer in self.scorers}) == 1:
+            return self.scorers[0].site
+        return tuple(self.site_at(layer) for layer in range(num_layers))
 
     @property
     def name(self) -> str:
@@ -269,9 +260,9 @@ def check_compensation(beta: Any) -> float:
         value = float(beta)
     except (TypeError, ValueError):
         value = math.nan
-    if isinstance(beta, bool) or not LEAST_COMPENSATION <= value <= MOST_COMPENSATION:
+    if isinstance(beta, bool) or not _LEAST_COMPENSATION <= value <= _MOST_COMPENSATION:
         raise InvalidInputError(
-            f"compensate={beta!r} was given. It is a number from {LEAST_COMPENSATION:g} to {MOST_COMPENSATION:g}, such as 0.75, by "
+            f"compensate={beta!r} was given. It is a number from {_LEAST_COMPENSATION:g} to {_MOST_COMPENSATION:g}, such as 0.75, by "
             "which the log of (visual tokens shown / left) is multiplied; 0 is off."
         )
     return value

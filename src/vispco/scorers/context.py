@@ -28,7 +28,7 @@ class AttentionSource(Protocol):
 
     def attention(self, rows: Rows, heads: Heads, weights: Tensor | None, of: Of, *, rotary: bool) -> Tensor: ...
 
-    def attention_table(self, rows: Literal["text"]) -> Tensor: ...
+    def attention_table(self) -> Tensor: ...
 
     def keys(self, rows: Literal["text", "visual"]) -> Tensor: ...
 
@@ -39,15 +39,17 @@ class AttentionSource(Protocol):
 class VisionRecord:
     """Recorded states of the vision tower, one row for each visual slot; see `Scorer.needs_vision`.
 
-    features: [B, V, D_vision], what the projector reads, averaged over the patches of a token; None if not asked for.
+    features: [B, V, D_vision], what the projector reads, averaged over the patches of a token.
     attention: block -> float [B, V], the attention that a token's patches receive in that block, mean over heads: from
         the class token where the tower has one, else the mean over all patches.
     received: block -> float [B, V], the same from all patches (and the class token), whatever the tower has.
     keys: block -> [B, V, d], the mean over heads of the keys, averaged over the patches of a token.
     pixels: [B, V, numbers of a cell], for scorers with `needs_pixels`, inside the tower alone.
+
+    What was not asked for is None or has no block.
     """
 
-    features: Tensor | None = None
+    features: Any = None
     attention: dict[Block, Tensor] = field(default_factory=dict)
     received: dict[Block, Tensor] = field(default_factory=dict)
     keys: dict[Block, Tensor] = field(default_factory=dict)
@@ -70,7 +72,7 @@ class ScoringContext:
     merged_sizes: float [B, V], how many original tokens each one stands for, once something was merged; see `sizes`.
     text_hidden: [B, R, D], the states of the instruction tokens in the order of `layout.instruction_index`, for scorers with
         `needs_text_hidden`.
-    vision: what was kept of the vision tower, for scorers with `needs_vision`.
+    vision: what was kept of the vision tower, for scorers with `needs_vision`. States that are not declared are None.
     memo: kept for the length of one prefill, for what a scorer computes once; see `once`.
     """
 
@@ -82,10 +84,10 @@ class ScoringContext:
     merged_sizes: Tensor | None
     host_counts: tuple[int, ...]
     groups: tuple[int, ...] | None = None
-    hidden: Tensor | None = None
-    previous_hidden: Tensor | None = None
-    text_hidden: Tensor | None = None
-    vision: VisionRecord | None = None
+    hidden: Any = None
+    previous_hidden: Any = None
+    text_hidden: Any = None
+    vision: VisionRecord = field(default_factory=VisionRecord)
     source: AttentionSource | None = None
     memo: dict[str, Any] = field(default_factory=dict)
 
@@ -114,9 +116,9 @@ class ScoringContext:
         """
         return self._source().attention(rows, heads, weights, of, rotary=rotary)
 
-    def attention_table(self, rows: Literal["text"] = "text") -> Tensor:
-        """Attention in layer `layer - 1` row by row, mean over heads: float32 [B, R, V], 0 for rows that are not there."""
-        return self._source().attention_table(rows)
+    def attention_table(self) -> Tensor:
+        """Attention of the text in layer `layer - 1` row by row, mean over heads: float32 [B, R, V], 0 for empty rows."""
+        return self._source().attention_table()
 
     def keys(self, rows: Literal["text", "visual"]) -> Tensor:
         """Keys of layer `layer - 1` of the instruction tokens [B, R, H_kv, d] or of the visual ones [B, V, H_kv, d].

@@ -30,8 +30,6 @@ class DART(Scorer):
 
     def select(self, context: ScoringContext) -> Selection:
         live, counts, layout = context.live, context.counts, context.layout
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
-        assert context.text_hidden is not None  # noqa: S101 - declared by needs_text_hidden
         seen = min(self.visual_pivots, live.shape[1]), min(self.text_pivots, layout.instruction_index.shape[1])
         rank = ranks(_size(context.keys("visual")), live)
         text = layout.instruction_index < layout.length

@@ -72,14 +72,7 @@ class GreedyPicks:
         return self._selection(picks, gains, counts, max_count)
 
     def choose_blocks(
-        self,
-        counts: Tensor,
-        max_count: int,
-        gains: Tensor,
-        in_block: BlockGains,
-        update: BlockUpdate,
-        *,
-        growth: float,
+        self, counts: Tensor, max_count: int, gains: Tensor, in_block: BlockGains, update: BlockUpdate, *, growth: float
     ) -> Selection:
         """The same in blocks of `growth` times the tokens that were taken before, and of one token where that is less."""
         width, picks, taken = self.live.shape[1], [], 0
@@ -103,28 +96,20 @@ class GreedyPicks:
         return table[self._pair_samples, tokens[:, :, None], tokens[:, None]]
 
     def _selection(self, picks: list[Numbers], gains: Numbers, counts: Tensor, max_count: int) -> Selection:
-        order = self._order(picks)
-        keep = self.live & (order < counts[:, None])
+        # At which place each token was picked first: int64 [B, V]; the number of picks for one that was not.
+        number = sum(each.shape[1] for each in picks)
+        order = torch.full(self.live.shape, number, device=self.live.device)
+        if self.host and picks:
+            steps = np.broadcast_to(np.arange(number)[::-1], (len(order), number))
+            order.numpy()[self.samples, np.concatenate(picks[::-1], axis=1)] = steps  # the last that is written stays
+        elif picks:
+            line = torch.cat(picks, dim=1)
+            places = torch.arange(number, device=line.device).expand(len(line), -1)
+            order = order.scatter_reduce(1, line, places, "amin")
         if self.host:
             gains = torch.from_numpy(gains)
         later = max_count + ranks(gains, self.live & (order == max_count))
-        return Selection(keep, -torch.where(order < max_count, order, later).float())
-
-    def _order(self, picks: list[Numbers]) -> Tensor:
-        """At which place each token was picked first: int64 [B, V]; the number of picks for one that was not."""
-        if not picks:
-            return torch.zeros(self.live.shape, dtype=torch.int64, device=self.live.device)
-        if self.host:
-            found = torch.full(self.live.shape, len(picks), device=self.live.device)
-            steps = np.broadcast_to(np.arange(len(picks))[::-1], (len(found), len(picks)))
-            found.numpy()[self.samples, np.concatenate(picks[::-1], axis=1)] = (
-                steps  # the last one that is written stays
-            )
-            return found
-        line = torch.cat(picks, dim=1)
-        number = torch.arange(line.shape[1], device=line.device).expand(len(line), -1)
-        found = torch.full(self.live.shape, line.shape[1], device=line.device)
-        return found.scatter_reduce(1, line, number, "amin")
+        return Selection(self.live & (order < counts[:, None]), -torch.where(order < max_count, order, later).float())
 
 
 def cosines(states: Tensor) -> Tensor:
@@ -140,9 +125,7 @@ def embedding_cosines(context: ScoringContext) -> Tensor:
 
 def feature_cosines(context: ScoringContext) -> Tensor:
     """The same of the features that the projector reads, for scorers with `needs_vision.features`; [B, V, V]."""
-    features = None if context.vision is None else context.vision.features
-    assert features is not None  # noqa: S101 - declared by needs_vision
-    return context.once("feature_cosines", lambda: cosines(features))
+    return context.once("feature_cosines", lambda: cosines(context.vision.features))
 
 
 def feature_cosine_flops(num_visual: int, dimensions: Dimensions) -> int:

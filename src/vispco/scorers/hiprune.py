@@ -9,9 +9,9 @@ code both are otherwise.
 """
 
 import torch
-from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
+from vispco.core.indexing import token_index
 from vispco.scorers.base import Scorer, Selection, VisionNeeds, register, top_tokens
 from vispco.scorers.context import Block, ScoringContext
 from vispco.scorers.grid import Grid
@@ -32,23 +32,16 @@ class HiPrune(Scorer):
         self.needs_vision = VisionNeeds(received=(block, -1))
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         middle, last = context.vision.received[self.block], context.vision.received[-1]
         number = (context.counts * self.alpha / 5).round().long()
         anchors = top_tokens(middle, context.live, number)
-        near = _neighbours(anchors, Grid.of(context.layout))
+        grid, width = Grid.of(context.layout), anchors.shape[1]
+        slots, near = token_index(width, anchors.device).expand_as(anchors), torch.zeros_like(anchors)
+        for step in (-1, 1, -grid.columns, grid.columns):  # beside, above or below an anchor in the same picture
+            other = slots + step
+            inside = (other >= 0) & (other < width)
+            other = other.clamp(0, width - 1)
+            apart = (grid.row.gather(1, other) - grid.row).abs() + (grid.column.gather(1, other) - grid.column).abs()
+            same = grid.picture.gather(1, other) == grid.picture
+            near |= inside & same & (apart == 1) & anchors.gather(1, other)
         return select_by_tiers(context.live, context.counts, Tier(middle, limit=number), Tier(last, near), Tier(last))
-
-
-def _neighbours(anchors: Tensor, grid: Grid) -> Tensor:
-    """Tokens that stand beside, above or below an anchor in the same picture: bool [B, V]."""
-    slots = torch.arange(anchors.shape[1], device=anchors.device).expand_as(anchors)
-    found = torch.zeros_like(anchors)
-    for step in (-1, 1, -grid.columns, grid.columns):
-        other = slots + step
-        inside = (other >= 0) & (other < anchors.shape[1])
-        other = other.clamp(0, anchors.shape[1] - 1)
-        apart = (grid.row.gather(1, other) - grid.row).abs() + (grid.column.gather(1, other) - grid.column).abs()
-        same = grid.picture.gather(1, other) == grid.picture
-        found |= inside & same & (apart == 1) & anchors.gather(1, other)
-    return found

@@ -94,15 +94,12 @@ class PriorTR(Scorer):
         self.rows = rows
 
     def score(self, context: ScoringContext) -> Tensor:
-        asked, prior = (self._distribution(context, rows) for rows in (self.rows, "after-image"))
+        asked, prior = (context.attention(rows) * context.live for rows in (self.rows, "after-image"))
+        asked, prior = (each / each.sum(-1, keepdim=True).clamp(min=_TINY) for each in (asked, prior))
         return asked * ((asked + _TINY) / (prior + _TINY)).log()
 
     def attention_rows(self, num_instruction: int, num_live: int) -> int:  # noqa: ARG002
         return 1 + (num_instruction if self.rows == "text" else 1)
-
-    def _distribution(self, context: ScoringContext, rows: Literal["last", "text", "after-image"]) -> Tensor:
-        received = context.attention(rows) * context.live
-        return received / received.sum(-1, keepdim=True).clamp(min=_TINY)
 
 
 @register
@@ -169,20 +166,5 @@ class V2Drop(Scorer):
     serves_tower = True
 
     def score(self, context: ScoringContext) -> Tensor:
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
-        assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
         change: Tensor = (context.hidden.float() - context.previous_hidden.float()).norm(dim=-1)
         return change
-
-
-@register
-class IPCV(V2Drop):
-    """IPCV: V2Drop inside the vision tower, with all that left rebuilt at its end: the language model sees as many as ever.
-
-    A cell that left is what it was, plus the mean change since then of its 10 nearest cells that stayed.
-    Faithful: score and rebuilding. Not faithful: blocks behind the cut attend to what is left, also the first seven, where IPCV
-    rebuilds the others in each block; neighbours are of the same picture. In the language model it is V2Drop.
-    """
-
-    name = "ipcv"
-    rebuilds = True

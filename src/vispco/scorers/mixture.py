@@ -95,7 +95,7 @@ class MixedChain(Chain):
     def with_allocation(self, allocation: str) -> Chain:  # type: ignore[override]
         return MixedChain.of_chains([chain.with_allocation(allocation) for chain in self.chains])
 
-    def with_compensation(self, beta: float | str) -> Chain:  # type: ignore[override]
+    def with_compensation(self, beta: Any) -> Chain:  # type: ignore[override]
         return MixedChain.of_chains([chain.with_compensation(beta) for chain in self.chains])
 
     @property

@@ -10,6 +10,7 @@ applied to the projected tokens.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,15 +37,14 @@ class PixelPrune(DivPrune):
 
     def select(self, context: ScoringContext) -> Selection:
         fresh = context.live & ~self._repeats(context)
-        found = super().select(replace(context, live=fresh, counts=context.counts.minimum(fresh.sum(-1))))
-        assert found.scores is not None  # noqa: S101 - of every greedy choice
+        found: Any = super().select(replace(context, live=fresh, counts=context.counts.minimum(fresh.sum(-1))))
         scores = found.scores.masked_fill(~fresh, torch.finfo(torch.float32).min)
         return Selection(top_tokens(scores, context.live, context.counts), scores)
 
     def _repeats(self, context: ScoringContext) -> Tensor:
         """The live tokens that a neighbour among them foretells: bool [B, V]."""
-        pixels = None if context.vision is None else context.vision.pixels
-        values, grid = context.visual_embeddings() if pixels is None else pixels, Grid.of(context.layout)
+        pixels, grid = context.vision.pixels, Grid.of(context.layout)
+        values = context.visual_embeddings() if pixels is None else pixels
         place = (grid.picture << 32) + grid.row * grid.columns + grid.column
         # ascending in every sample
         place = place.masked_fill(~context.layout.is_visual_slot, torch.iinfo(torch.long).max)

@@ -39,7 +39,6 @@ class PruMerge(Scorer):
         return self.adaptive and layer == 0
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         attention, live, counts, most = context.vision.attention[-1], context.live, context.counts, context.max_count
         if self.acts_at(context.layer):
             lower, upper = (_quantile(attention, live, share) for share in (0.25, 0.75))
@@ -50,9 +49,7 @@ class PruMerge(Scorer):
         if not self.merge:
             return Selection(keep, attention)
         into = torch.where(live, nearest(context.vision.keys[-1], keep, most), -1)
-        slots = torch.arange(live.shape[1], device=live.device)
-        weight = torch.where(keep, 1.0, attention.float())
-        return Selection(keep, attention, Merge(torch.where(keep, slots, into), weight, normalise=False))
+        return Selection(keep, attention, Merge(into, torch.where(keep, 1.0, attention.float()), normalise=False))
 
     def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:
         return key_cosine_flops(num_visual, dimensions) if self.merge else 0

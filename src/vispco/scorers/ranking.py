@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from vispco.core.indexing import token_index
 from vispco.cost.dimensions import Dimensions
 from vispco.scorers.base import Selection, ranks, top_tokens
 
@@ -43,7 +44,7 @@ def share_of(counts: Tensor, share: float) -> Tensor:
 
 def packed(marked: Tensor, width: int) -> Tensor:
     """The slots that are marked, in order: bool [B, V] -> int64 [B, width], padded with V. `width`: host, enough for all."""
-    slots = torch.arange(marked.shape[1], device=marked.device).expand_as(marked)
+    slots = token_index(marked.shape[1], marked.device)
     return torch.where(marked, slots, marked.shape[1]).sort(-1).values[:, :width]
 
 
@@ -56,7 +57,8 @@ def states_at(states: Tensor, slots: Tensor) -> Tensor:
 def nearest(states: Tensor, marked: Tensor, most: int) -> Tensor:
     """The slot of the marked token with the largest cosine to each token: int64 [B, V], -1 where none is marked.
 
-    states: [B, V, D]; marked: bool [B, V], at most `most` (host) of a sample. Equal cosines go to the earlier slot.
+    states: [B, V, D]; marked: bool [B, V], at most `most` (host) of a sample. A marked one has its own slot. Equal cosines go
+    to the earlier one.
     """
     if not most:
         return torch.full(marked.shape, -1, device=marked.device)
@@ -64,7 +66,8 @@ def nearest(states: Tensor, marked: Tensor, most: int) -> Tensor:
     similar = unit @ states_at(unit, slots).transpose(1, 2)  # [B, V, most]
     empty = slots == marked.shape[1]
     found = slots.gather(1, similar.masked_fill(empty[:, None], -torch.inf).argmax(-1))
-    return torch.where(marked.any(-1, keepdim=True), found, -1)
+    found = torch.where(marked.any(-1, keepdim=True), found, -1)
+    return torch.where(marked, token_index(marked.shape[1], marked.device), found)
 
 
 def key_cosine_flops(num_visual: int, dimensions: Dimensions) -> int:

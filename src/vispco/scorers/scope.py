@@ -36,7 +36,6 @@ class Scope(Scorer):
             self.exact = exact
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         saliency = context.vision.attention[-1].float() ** self.alpha
         similar = feature_cosines(context).masked_fill(~context.live[:, None], 0)  # [B, choice, covered]
         picks = GreedyPicks(context.live, exact=self.exact)

@@ -83,7 +83,7 @@ class SparseVLM(Scorer):
         if self.rank is None:
             return context.counts
         raters = context.once("raters", lambda: self._raters(context))
-        rows = context.attention_table("text") * raters[..., None] * context.live[:, None]  # [B, R, V]
+        rows = context.attention_table() * raters[..., None] * context.live[:, None]  # [B, R, V]
         found = torch.linalg.matrix_rank(rows, rtol=_RANK_TOLERANCE)
         return context.counts.minimum((self.rank * found + self.bias).floor().long().clamp(min=0))
 
@@ -145,6 +145,5 @@ def recycle(context: ScoringContext, scores: Tensor, counts: Tensor) -> tuple[Te
         centres = ((recycled * _CENTRES).long() + 1).minimum(counts).minimum(recycled)
     rank, first = ranks(scores, live), (counts - centres)[:, None]
     pool = (rank >= first) & (rank < first + recycled[:, None]) & live
-    assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
     is_centre, into = cluster(context.hidden, pool, centres)
     return (is_centre | (rank < first)).float(), into

@@ -40,39 +40,36 @@ class TopV(Scorer):
         return Selection(chosen | (rest & even), scores)
 
     def score(self, context: ScoringContext) -> Tensor:
-        cost, live = self._cost(context), context.live
+        cost, live = _transport_cost(context), context.live
         kernel = torch.exp(-cost / self.smoothing) * live[:, :, None] * live[:, None]
         marginal = live.double() / live.sum(-1, keepdim=True).clamp(min=1)
         targets = live.double()
         for _ in range(self.iterations):
-            sources = _divide(marginal, (kernel * targets[:, None]).sum(2))
-            targets = _divide(marginal, (kernel * sources[..., None]).sum(1))
+            sums = (kernel * targets[:, None]).sum(2)
+            sources = torch.where(sums > 0, marginal / sums.clamp(min=1e-30), 0.0)
+            sums = (kernel * sources[..., None]).sum(1)
+            targets = torch.where(sums > 0, marginal / sums.clamp(min=1e-30), 0.0)
         sent = sources * (kernel * targets[:, None]).sum(2)
         return sent * live.sum(-1, keepdim=True) - 1  # relative to the marginal, which it is close to
 
     def choice_flops(self, num_tokens: int, num_visual: int, dimensions: Dimensions) -> int:  # noqa: ARG002
         return 2 * num_visual**2 * dimensions.hidden
 
-    def _cost(self, context: ScoringContext) -> Tensor:
-        """The cost of each pair of visual tokens: float64 [B, V, V], sources first."""
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
-        assert context.previous_hidden is not None  # noqa: S101 - declared by needs_previous_hidden
-        before, after, live = context.previous_hidden.double(), context.hidden.double(), context.live
-        squares = (before**2).sum(-1)[..., None] + (after**2).sum(-1)[:, None]
-        feature = (squares - 2 * before @ after.transpose(1, 2)).clamp(min=0).sqrt()
-        pairs = live[:, :, None] & live[:, None]
-        mean = (feature * pairs).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
-        cost = feature / mean.clamp(min=1e-12)[:, None, None]
-        grid, image, sizes = context.layout.coordinates, context.layout.image_index, context.layout.image_sizes
-        if grid is None or sizes is None:
-            return cost
-        apart = ((grid[:, :, None] - grid[:, None]).double() ** 2).sum(-1)
-        apart = torch.where(image[:, :, None] == image[:, None], 1 - torch.exp(-apart / 2), 1.0)
-        middle = ((torch.tensor(sizes, device=grid.device) - 1) / 2)[image.clamp(min=0)]  # of the picture: [B, V, 3]
-        # 1 at the corners
-        from_centre = ((grid - middle) ** 2).sum(-1).sqrt() / (middle**2).sum(-1).sqrt().clamp(min=0.5)
-        return cost + apart + from_centre[..., None]
 
-
-def _divide(marginal: Tensor, sums: Tensor) -> Tensor:
-    return torch.where(sums > 0, marginal / sums.clamp(min=1e-30), 0.0)
+def _transport_cost(context: ScoringContext) -> Tensor:
+    """The cost of each pair of visual tokens: float64 [B, V, V], sources first."""
+    before, after, live = context.previous_hidden.double(), context.hidden.double(), context.live
+    squares = (before**2).sum(-1)[..., None] + (after**2).sum(-1)[:, None]
+    feature = (squares - 2 * before @ after.transpose(1, 2)).clamp(min=0).sqrt()
+    pairs = live[:, :, None] & live[:, None]
+    mean = (feature * pairs).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
+    cost: Tensor = feature / mean.clamp(min=1e-12)[:, None, None]
+    grid, image, sizes = context.layout.coordinates, context.layout.image_index, context.layout.image_sizes
+    if grid is None or sizes is None:
+        return cost
+    apart = ((grid[:, :, None] - grid[:, None]).double() ** 2).sum(-1)
+    apart = torch.where(image[:, :, None] == image[:, None], 1 - torch.exp(-apart / 2), 1.0)
+    middle = ((torch.tensor(sizes, device=grid.device) - 1) / 2)[image.clamp(min=0)]  # of the picture: [B, V, 3]
+    # 1 at the corners
+    from_centre = ((grid - middle) ** 2).sum(-1).sqrt() / (middle**2).sum(-1).sqrt().clamp(min=0.5)
+    return cost + apart + from_centre[..., None]

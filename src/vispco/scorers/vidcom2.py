@@ -37,7 +37,8 @@ class VidCom2(Scorer):
         variance = ((states - states.sum(1, keepdim=True) / number) ** 2 * weight).sum(1)  # [B, D], times the number
         channels = variance.argsort(dim=-1, stable=True)[:, : (states.shape[2] + 1) // 2]
         unit = functional.normalize(states.gather(2, channels[:, None].expand(-1, states.shape[1], -1)), dim=-1)
-        to_clip, to_frame = (_gaussians(unit - _mean(unit, group, weight)) for group in (clip, frame))
+        squares = [((unit - _mean(unit, group, weight)) ** 2).sum(-1) for group in (clip, frame)]
+        to_clip, to_frame = (torch.stack([torch.exp(-each / (2 * a)) for a in _ALPHAS]).sum(0) for each in squares)
         likeness = _mean(to_clip[..., None], frame, weight)[..., 0]  # of the frame: [B, V]
         size = _sum(weight, frame)[..., 0].clamp(min=1)
         part = torch.exp(-likeness / _TEMPERATURE)  # likeness is at most 5, so that a double holds it
@@ -45,12 +46,6 @@ class VidCom2(Scorer):
         share = size * (1 + part / parts - 1 / frames)
         place = places_within(ranks(-(to_clip + to_frame), live), frame, live)
         return -(place + 0.5) / share.clamp(min=1e-9)
-
-
-def _gaussians(away: Tensor) -> Tensor:
-    """[B, V, D] -> [B, V]."""
-    squares = (away**2).sum(-1)
-    return torch.stack([torch.exp(-squares / (2 * alpha)) for alpha in _ALPHAS]).sum(0)
 
 
 def _sum(values: Tensor, group: Tensor) -> Tensor:

@@ -38,7 +38,6 @@ class VisionZip(Scorer):
         self.merges, self.needs_vision = merge, VisionNeeds(attention=(-1,), keys=(-1,) if merge else ())
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         live, attention = context.live, context.vision.attention[-1]
         contextual = share_of(context.counts, self.contextual)
         dominant = context.counts - contextual
@@ -50,8 +49,6 @@ class VisionZip(Scorer):
             return chosen
         most = int(context.max_count * self.contextual + 1)
         into = torch.where(rest, nearest(context.vision.keys[-1], target, most), -1)
-        slots = torch.arange(live.shape[1], device=live.device)
-        into = torch.where(target, slots, into)
         joined = (rest & ~target & (into >= 0)).float()
         group = torch.zeros_like(joined).scatter_add(1, into.clamp(min=0), joined).gather(1, into.clamp(min=0))
         weight = torch.where(target, 1.0, 1 / group.clamp(min=1))

@@ -35,7 +35,6 @@ class VisPruner(Scorer):
         self.important_ratio = important_ratio
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         attention, counts = context.vision.attention[-1], context.counts
         important = share_of(counts, self.important_ratio)
         rest = context.live & ~top_tokens(attention, context.live, important)

@@ -38,7 +38,6 @@ class VScan(Scorer):
         self.needs_vision = VisionNeeds(attention=(block, -1))
 
     def select(self, context: ScoringContext) -> Selection:
-        assert context.vision is not None  # noqa: S101 - declared by needs_vision
         early, last = context.vision.attention[self.block], context.vision.attention[-1]
         live, half = context.live, context.counts // 2
         window, number = _windows(Grid.of(context.layout), context.layout.is_visual_slot)
@@ -47,10 +46,8 @@ class VScan(Scorer):
         chosen = select_by_tiers(live, context.counts, Tier(early, first, half), Tier(last))
         if not self.merge:
             return chosen
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
         into = torch.where(live, nearest(context.hidden, chosen.keep, context.max_count), -1)
-        slots = torch.arange(live.shape[1], device=live.device)
-        return Selection(chosen.keep, chosen.scores, Merge(torch.where(chosen.keep, slots, into)))
+        return Selection(chosen.keep, chosen.scores, Merge(into))
 
     def flops_per_kept(self, num_visual: int, dimensions: Dimensions) -> int:
         return 2 * num_visual * dimensions.hidden if self.merge else 0

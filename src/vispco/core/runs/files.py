@@ -105,19 +105,13 @@ def write_json(path: str | os.PathLike[str], data: Any, *, indent: int | None = 
     return write_text(path, text + "\n")
 
 
-def append_line(path: str | os.PathLike[str], line: str, *, sync: bool = False) -> None:
-    """Add one line to the end of a file. A last line that a killed process left unfinished is removed first.
-
-    sync: wait until the disk has it, which a power cut makes necessary; the death of the process does not.
-    """
+def append_line(path: str | os.PathLike[str], line: str) -> None:
+    """Add one line to the end of a file. A last line that a killed process left unfinished is removed first."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with Path(path).open("a+b") as file:
             cut_unfinished_line(file)
             file.write(line.rstrip("\n").encode() + b"\n")
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
     except (OSError, ValueError) as error:  # the second is what Python says of a name with a null byte
         raise FileWriteError(f"{path} cannot be written: {_reason(error)}.") from error
 

@@ -8,7 +8,7 @@ from typing import Any
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs import files
 
-MOST_VALUES = 10_000  # of a config file, with its aliases written out
+_MOST_VALUES = 10_000  # of a config file, with its aliases written out
 
 
 def read_options(path: Path, command: str) -> dict[str, Any]:
@@ -47,12 +47,12 @@ def _parsed(text: str, path: Path) -> Any:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)  # aliases share their nodes here
         size = 0.0 if root is None else _expanded_size(root, {})
-        found = yaml.safe_load(text) if size <= MOST_VALUES else None
+        found = yaml.safe_load(text) if size <= _MOST_VALUES else None
     except (yaml.YAMLError, RecursionError, ValueError) as error:  # the last: a date or a number that cannot be
         raise InvalidInputError(f"The config {path} is not YAML: {' '.join(str(error).split())}.") from error
-    if size > MOST_VALUES:
+    if size > _MOST_VALUES:
         raise InvalidInputError(
-            f"The config {path} stands for more than {MOST_VALUES:,} values with its aliases written out. Give fewer."
+            f"The config {path} stands for more than {_MOST_VALUES:,} values with its aliases written out. Give fewer."
         )
     return found
 

@@ -256,6 +256,7 @@ class RunFolder:
             self.path = self._next(kind, wanted)
         check_place(self.path)
         make_folder(self.path)
+        replaced = False
         with alone(self.path):
             found = read_record(self.path)
             RunLock(self.path).check()
@@ -263,13 +264,19 @@ class RunFolder:
             if found is not None and (found.kind, found.settings) != (kind, wanted):
                 if not (self.overwrite and found.kind == kind):
                     raise RunFolderError(_describe_other_run(self.path, found, kind, wanted))
+                replaced = True
+            elif found is not None and not shared:
+                try:
+                    check_files(self.path, outputs=False)
+                    replaced = self.overwrite and found.finished
+                except files.DamagedFileError:
+                    if not self.overwrite:
+                        raise
+                    replaced = True
+            if found is not None and replaced:
                 found.remove_run(self.path)
-                found = None
-            elif found is not None and not shared and (self._is_damaged() or (self.overwrite and found.finished)):
-                found.remove_run(self.path)
-                found = None
-            new = found is None
-            if found is None:
+            new = found is None or replaced
+            if found is None or replaced:
                 stamp = time.strftime("%Y-%m-%d %H:%M:%S")
                 found = RunRecord(uuid.uuid4().hex[:12], kind, wanted, stamp, files=dict.fromkeys(taken))
                 found.write(self.path)
@@ -279,16 +286,6 @@ class RunFolder:
             files.remove_abandoned(self.path)
             self._record = found
         return new
-
-    def _is_damaged(self) -> bool:
-        """Whether a file that the run had completed is not what it wrote. Refused unless the run may be replaced."""
-        try:
-            check_files(self.path, outputs=False)
-        except files.DamagedFileError:
-            if not self.overwrite:
-                raise
-            return True
-        return False
 
     def _next(self, kind: str, wanted: dict[str, Any]) -> Path:
         for number in itertools.count(1):
@@ -326,6 +323,6 @@ def _describe_other_run(path: Path, found: RunRecord, kind: str, wanted: Mapping
     )
 
 
-def _short(value: Any, length: int = 60) -> str:
+def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= length else f"{text[:length]}..."
+    return text if len(text) <= 60 else f"{text[:60]}..."

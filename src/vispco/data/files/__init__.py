@@ -3,7 +3,7 @@
 from vispco.data.files.hf_folder import HfFolder
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
 from vispco.data.files.record import ConversationSample, Record, Records, Skipped, SkippedItemError, SkipReport, Turn
-from vispco.data.files.samples import SampleSet, Turns, data_files, open_data, training_samples
+from vispco.data.files.samples import SampleSet, data_files, open_data, training_samples
 from vispco.data.files.sampling import AreaSample, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
 
@@ -21,7 +21,6 @@ __all__ = [
     "SkippedItemError",
     "Tsv",
     "Turn",
-    "Turns",
     "data_files",
     "equalise_areas",
     "open_data",

@@ -114,23 +114,21 @@ def scaled(picture: Image.Image, max_side: int) -> Image.Image:
 
 
 def _to_rgb(picture: Image.Image) -> Image.Image:
+    """On white. Wide grey values are brought to 0..255, where Pillow would clip them."""
     if picture.mode[0] in "IF":
-        return Image.fromarray(_eight_bit(np.asarray(picture))).convert("RGB")
+        values = np.asarray(picture)  # [H, W]
+        if np.issubdtype(values.dtype, np.integer):  # of up to 16 bits
+            eight_bit = (values // 256 if int(values.max()) > 255 else values).clip(0, 255)
+        else:  # floats, from their own range
+            low, high = float(values.min()), float(values.max())
+            if not np.isfinite([low, high]).all():
+                raise BrokenImageError("the image holds infinite or undefined values")
+            eight_bit = (values - low) * (255.0 / ((high - low) or 1.0))
+        return Image.fromarray(eight_bit.astype(np.uint8)).convert("RGB")
     if picture.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in picture.info:
         overlay = picture.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", overlay.size, "white"), overlay).convert("RGB")
     return picture.convert("RGB") if picture.mode != "RGB" else picture.copy()
-
-
-def _eight_bit(values: np.ndarray) -> np.ndarray:  # [H, W]
-    """Wide grey values in 0..255: integers from 16 bits, floats from their own range. Pillow would clip at 255."""
-    if np.issubdtype(values.dtype, np.integer):
-        wide = int(values.max()) > 255
-        return (values // 256 if wide else values).clip(0, 255).astype(np.uint8)
-    low, high = float(values.min()), float(values.max())
-    if not np.isfinite([low, high]).all():
-        raise BrokenImageError("the image holds infinite or undefined values")
-    return ((values - low) * (255.0 / ((high - low) or 1.0))).astype(np.uint8)
 
 
 def within_pixels(picture: Image.Image, low: int | None, high: int | None, multiple: int = 1) -> Image.Image:
@@ -205,8 +203,9 @@ def find_image(name: str, roots: Sequence[Path]) -> tuple[Path, bytes] | None:
             path = os.path.join(root, candidate)  # noqa: PTH118  (same; there may be millions)
             try:
                 handle = _open_inside(path, root, allow_outside=limits.allow_outside)
-                if handle is None:
-                    refused = refused or _why_refused(path)
+                if handle is None:  # nothing is said of what is outside: whether it is there is nobody's business
+                    outside = "lies outside of the picture folder; --allow-outside reads it"
+                    refused = refused or ("is not a regular file" if _is_special(path) else outside)
                     continue
                 with os.fdopen(handle, "rb", buffering=0) as stream:
                     size = os.fstat(handle).st_size
@@ -233,14 +232,10 @@ def _open_inside(path: str, root: Path, *, allow_outside: bool) -> int | None:
     return handle
 
 
-def _why_refused(path: str) -> str:
-    """Nothing is said of what is outside: whether it is there is nobody's business."""
+def _is_special(path: str) -> bool:
+    """Whether something is at a path itself that is neither a regular file nor a link."""
     try:
-        inside = stat.S_ISREG(os.lstat(path).st_mode) or not os.path.lexists(path)
+        mode = os.lstat(path).st_mode
     except (OSError, ValueError):
-        inside = True
-    return (
-        "lies outside of the picture folder; --allow-outside reads it"
-        if inside or os.path.islink(path)  # noqa: PTH114
-        else "is not a regular file"
-    )
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISLNK(mode))

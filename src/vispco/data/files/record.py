@@ -55,14 +55,13 @@ class InputLimits:
     @classmethod
     def current(cls) -> InputLimits:
         """The limits in force."""
-        return _parse(os.environ.get(VARIABLE, ""))
+        return _parse_limits(os.environ.get(VARIABLE, "{}"))
 
 
 @lru_cache(maxsize=4)
-def _parse(text: str) -> InputLimits:
+def _parse_limits(text: str) -> InputLimits:
     try:
-        given = json.loads(text) if text else {}
-        return InputLimits(**given)
+        return InputLimits(**json.loads(text or "{}"))
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"The environment variable {VARIABLE} is not what vispco writes. Unset it.") from error
 
@@ -179,9 +178,12 @@ class Record:
 
     def image(self) -> Image:
         """The only picture, or the first."""
+        self._require_image()
+        return self.handles[0].load()
+
+    def _require_image(self) -> None:
         if not self.handles:
             raise InvalidInputError(f"{self.file}, row {self.row}: item {self.id!r} has no image.")
-        return self.handles[0].load()
 
     def area(self) -> int:
         """Pixels of the largest picture, from its header."""
@@ -189,8 +191,7 @@ class Record:
 
     def samples(self) -> list[ConversationSample]:
         """One sample for each turn: all pictures, this turn's instruction and answer, and the turns before it."""
-        if not self.handles:
-            raise InvalidInputError(f"{self.file}, row {self.row}: item {self.id!r} has no image.")
+        self._require_image()
         names = [self.id] if len(self.turns) == 1 else [f"{self.id}/turn-{n}" for n in range(len(self.turns))]
         return [ConversationSample(name, self, number) for number, name in enumerate(names)]
 
@@ -203,6 +204,7 @@ class ConversationSample:
     record: Record = field(repr=False)
     turn: int
     replaced: tuple[Image, ...] | None = field(default=None, repr=False, compare=False)
+    max_new_tokens = None
 
     @property
     def task(self) -> str:
@@ -247,10 +249,6 @@ class ConversationSample:
     @property
     def history(self) -> History:
         return tuple((before.instruction, before.answer) for before in self.record.turns[: self.turn])
-
-    @property
-    def max_new_tokens(self) -> None:
-        return None
 
     def score(self, prediction: str) -> float:
         """Free text has no metric; `TaskEvaluator(score=...)` takes one."""

@@ -10,10 +10,17 @@ from typing import Any, TypeVar, overload
 from PIL.Image import Image
 
 from vispco.core.errors import InvalidInputError
-from vispco.data.dataset import Lazy
 from vispco.data.files.hf_folder import HfFolder, parquet_files
 from vispco.data.files.json_files import Jsonl, LlavaInstruct
-from vispco.data.files.record import MAX_SIDE, Record, Records, Skipped, SkippedItemError, SkipReport
+from vispco.data.files.record import (
+    MAX_SIDE,
+    ConversationSample,
+    Record,
+    Records,
+    Skipped,
+    SkippedItemError,
+    SkipReport,
+)
 from vispco.data.files.sampling import AreaSample, draw, equalise_areas, read_areas, take
 from vispco.data.files.tsv import Tsv
 from vispco.data.sample import Sample
@@ -70,9 +77,13 @@ def refusal(
 
     Only pictures of an odd shape are tried. context: the tokens that the model takes, where known.
     """
-    wordy = _beyond_context(record, processor, context)
-    if wordy is not None:
-        return wordy
+    words = [record.prompt, record.hint, *record.options.values()]
+    words += [text for turn in record.turns for text in (turn.instruction, turn.answer)]
+    if context is not None and sum(map(len, words)) > context:  # a token has at least one character
+        tokens = max(len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in words)
+        if tokens > context:
+            detail = f"it has {tokens:,} tokens of text; the model's context has {context:,}"
+            return Skipped("beyond the context", record.file, record.row, detail, record.id)
     if all(max(size) <= _NARROW * min(size) for size in sizes):
         return None
     try:
@@ -163,20 +174,6 @@ class _Joined(Records):
             yield from reader._read()  # noqa: SLF001  the same class
 
 
-class Turns(Lazy["Sample"]):
-    """Turns of records. Holds no pictures: a sample is made anew each time."""
-
-    def __init__(self, turns: Sequence[tuple[Record, int]]) -> None:
-        self.turns = turns
-
-    def __len__(self) -> int:
-        return len(self.turns)
-
-    def make(self, place: int) -> Sample:
-        record, number = self.turns[place]
-        return record.samples()[number]
-
-
 def training_samples(
     path: str | Path,
     images: str | Path | None = None,
@@ -187,7 +184,7 @@ def training_samples(
     max_side: int | None = None,
     loaded: tuple[Any, Any] | None = None,
     held_out: Collection[tuple[str, int | None]] = (),
-) -> tuple[Turns, dict[str, Any]]:
+) -> tuple[list[ConversationSample], dict[str, Any]]:
     """(samples, facts): at most `limit` turns in a random order, and what a run should remember of them.
 
     downsample: the number of conversations drawn first, their image areas equalised (the paper's 30,000).
@@ -222,7 +219,7 @@ def training_samples(
     }
     if areas is not None:
         facts["areas"] = {name: value for name, value in areas.to_dict().items() if name != "indices"}
-    return Turns(turns), facts
+    return [record.samples()[number] for record, number in turns], facts
 
 
 def _turns(records: Iterable[Record], held_out: Collection[tuple[str, int | None]]) -> Iterator[tuple[Record, int]]:
@@ -259,16 +256,3 @@ def context_length(processor: Any, model: Any = None) -> int | None:
         getattr(getattr(processor, "tokenizer", None), "model_max_length", None),
     ]
     return min((size for size in known if isinstance(size, int) and 0 < size < _ENDLESS), default=None)
-
-
-def _beyond_context(record: Record, processor: Any, length: int | None) -> Skipped | None:
-    """Why a record's words alone do not fit into the model's context, if they do not."""
-    words = [record.prompt, record.hint, *record.options.values()]
-    words += [text for turn in record.turns for text in (turn.instruction, turn.answer)]
-    if length is None or sum(map(len, words)) <= length:  # a token has at least one character
-        return None
-    tokens = max(len(processor.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in words)
-    if tokens <= length:
-        return None
-    detail = f"it has {tokens:,} tokens of text; the model's context has {length:,}"
-    return Skipped("beyond the context", record.file, record.row, detail, record.id)

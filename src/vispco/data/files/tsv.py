@@ -194,9 +194,12 @@ class Tsv(Records):
                     yield self._record(row, header, index, images)
 
     def _record(self, row: TsvRow, header: Header, index: RowIndex, images: _TsvImages) -> Record | Skipped:
-        wrong = row.wrong or _wrong_length(row, header)
-        if wrong:
-            return self._skip("malformed row", row, wrong)
+        given, wanted = len(row.fields), len(header.names)
+        if row.wrong:
+            return self._skip("malformed row", row, row.wrong)
+        if given != wanted:
+            why = "the row, or the file, is cut off" if given < wanted else "a tab in a text must stand in quotes"
+            return self._skip("malformed row", row, f"it has {given} columns, the header {wanted}: {why}")
         column = header.at(*_IDS)
         identity = str(row.number).encode() if column is None else row.fields[column].strip()
         if not identity:
@@ -254,15 +257,6 @@ class Tsv(Records):
 
     def _skip(self, reason: str, row: TsvRow, detail: str) -> Skipped:
         return Skipped(reason, str(self.file), row.number, detail)
-
-
-def _wrong_length(row: TsvRow, header: Header) -> str:
-    given, wanted = len(row.fields), len(header.names)
-    if given < wanted:
-        return f"it has {given} columns, the header {wanted}: the row, or the file, is cut off"
-    if given > wanted:
-        return f"it has {given} columns, the header {wanted}: a tab in a text must stand in quotes"
-    return ""
 
 
 def _read_answers(cell: str) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ class LearnedScorer(Scorer):
     def __init__(self, weights: str | None = None, *, network: LearnedNetwork | None = None) -> None:
         self.weights = None if weights is None else str(weights)
         self._network = network
-        self._choices: list[TrainingChoice] = []
+        self.choices: list[TrainingChoice] = []  # of the last training pass, in order
         self._progress = 0.0
 
     @classmethod
@@ -103,12 +103,7 @@ class LearnedScorer(Scorer):
 
     def begin(self, progress: float) -> None:
         """Before a training pass; progress: 0 at the first step, 1 at the last."""
-        self._choices, self._progress = [], progress
-
-    @property
-    def choices(self) -> list[TrainingChoice]:
-        """The choices of the last training pass, in order."""
-        return self._choices
+        self.choices, self._progress = [], progress
 
     @abstractmethod
     def penalty(self, target: float) -> Tensor:
@@ -140,7 +135,7 @@ class LearnedScorer(Scorer):
             return Selection(keep, scores)
         mask = keep.float() + torch.where(context.live, soft - soft.detach(), 0.0)
         total = context.layout.is_visual_slot.sum(-1).clamp_min(1)
-        self._choices.append(TrainingChoice(context.layer, (mask * context.live).sum(-1) / total))
+        self.choices.append(TrainingChoice(context.layer, (mask * context.live).sum(-1) / total))
         return Selection(keep, scores.detach(), mask=mask)
 
     def states(self, context: ScoringContext) -> Tensor:
@@ -148,6 +143,5 @@ class LearnedScorer(Scorer):
 
         Without a gradient: what a choice does to a later one through the states is left out of the training.
         """
-        assert context.hidden is not None  # noqa: S101 - declared by needs_hidden
-        hidden = context.hidden.detach().to(self.network.device).float()
+        hidden: Tensor = context.hidden.detach().to(self.network.device).float()
         return hidden.masked_fill(~context.live.to(hidden.device)[..., None], 0.0)
