@@ -27,7 +27,6 @@ from vispco.pruner.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration_batches import CalibrationBatches
-from vispco.search.gradient.descent_step import typical_size
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -38,7 +37,7 @@ from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.search_spec import Effort, SearchSpec
-from vispco.search.shape_pool import counts_at_budget
+from vispco.search.shape_pool import counts_at_budget, median_size
 from vispco.sweep.spaces import FreeSpace, SingleSpace
 
 RANDOM = 160
@@ -205,7 +204,7 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPla
     _bill(found, objective, seconds)
     found.calibration_kl = {f"{each.budget:g}": each.kl for each in outcome.found}
     described = {f"{each.budget:g}": kernel.describe(each.params, lab.L) for each in outcome.found}
-    size = typical_size(objective, batches).workload
+    size = objective.workload(median_size(batches))
     curves = {
         f"{each.budget:g}": each.schedule(kernel, size, objective.cost).tensor().tolist() for each in outcome.found
     }

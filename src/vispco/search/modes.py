@@ -233,7 +233,7 @@ def _gradient(run: SearchRun) -> SearchResult:
         directory=None if run.folder is None else run.folder / "training",
     )
     records: list[dict[str, Any]] = [dict(record) for record in trainer.run(show=run.show)]
-    trained = trainer.accelerator.unwrap_model(trainer.predictor)
+    trained = trainer.accelerator.unwrap_model(trainer.module)
     return SearchResult([_consensus(run, trained, budget) for budget in spec.budgets], trained, records)
 
 

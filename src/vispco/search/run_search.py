@@ -24,7 +24,7 @@ from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
 from vispco.search.evaluate_planners import evaluate_planners, with_selector
-from vispco.search.gradient import checkpoint
+from vispco.search.gradient.training_loop import CHECKPOINT
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import NAME as JOURNAL
 from vispco.search.search_journal import SearchJournal
@@ -188,7 +188,7 @@ def _claimed(
         finished = folder.record.files.get(disk.FRONTIER) is not None  # it is written last, and has its checksum
         folder.until_finish(JOURNAL, write=not finished)
         if not finished:
-            folder.declare(*_WRITTEN, f"{_TRAINING}/{checkpoint.NAME}", f"{_TRAINING}/{disk.METRICS}")
+            folder.declare(*_WRITTEN, f"{_TRAINING}/{CHECKPOINT}", f"{_TRAINING}/{disk.METRICS}")
         yield _shared_place(folder, finished=finished)[0], folder, finished
         folder.finish()
 

@@ -13,16 +13,19 @@ from vispco.search.gradient.descent_step import (
     descent_direction,
     minimise_price,
     slopes,
-    typical_size,
     unsaturate,
 )
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
-from vispco.search.gradient.projection import project
+from vispco.search.gradient.projection import Pricing, project
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import frozen
-from vispco.search.shape_pool import measure_shapes
+from vispco.search.shape_pool import measure_shapes, median_size
 
 L = tiny.LAYERS
+
+
+def typical(objective, batches):
+    return Pricing(objective.workload(median_size(batches)), objective.cost)
 
 
 def one(value):
@@ -76,7 +79,7 @@ def test_where_nothing_is_dropped_the_slopes_are_0(batches, objective):
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_the_direction_goes_down_a_function_of_the_curve(name, batches, objective):
-    kernel, size = kernels.get(name), typical_size(objective, batches)
+    kernel, size = kernels.get(name), typical(objective, batches)
     price, gamma = one(0.8), 2.0 if kernels.get(name).annealable else None
     raw = unsaturate(kernel, initial_shapes(kernel, L)[1:2], 0.8, size)
     weights = torch.linspace(-1.0, 1.0, L, dtype=torch.float64).square()
@@ -93,7 +96,7 @@ def test_the_direction_goes_down_a_function_of_the_curve(name, batches, objectiv
 
 
 def test_a_free_curve_that_was_lifted_to_the_budget_has_a_gradient_again(batches, objective):
-    kernel, size = kernels.get("free"), typical_size(objective, batches)
+    kernel, size = kernels.get("free"), typical(objective, batches)
     raw = kernel.initial(L, retention=[1.0, *(0.01 * 0.999**i for i in range(1, L))])[None]
     curve = project(kernel, raw, one(0.8), size)
     alive = unsaturate(kernel, raw, 0.8, size).requires_grad_()
