@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
+from search_lab import BUDGETS, SCORERS, Judged, Lab, kl_and_match, over_budget
 from vispco import kernels
 from vispco.cost import Workload, counts_for_budget, snap
 from vispco.data import dataset
@@ -112,8 +112,8 @@ def gap(lab: Lab, cache: Path) -> dict[str, Any]:
         place = int((anchors - static.params).abs().sum(-1).argmin())
         sums = torch.zeros(3, 2)
         for batch in batches:
-            kl, right = lab.judge.measure_kl_and_match(
-                batch, counts_at_budget(lab.judge, batch, measured.kernel, anchors, budget)
+            kl, right = kl_and_match(
+                lab.judge, batch, counts_at_budget(lab.judge, batch, measured.kernel, anchors, budget)
             )
             picked = predictor.estimate(batch.observation)[:, columns].argmin(-1)
             for row, choice in enumerate((torch.full_like(picked, place), picked, kl.argmin(0))):

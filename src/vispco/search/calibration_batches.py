@@ -132,6 +132,19 @@ class CalibrationBatches(Lazy[Batch]):
         return self._opened.pop(number)
 
 
+class PickedBatches(Lazy[Batch]):
+    """Batches that `pick` makes of parts, each when it is asked for. lengths: samples of each, where they are known."""
+
+    def __init__(self, pick: Callable[[Any], Batch], parts: Sequence[Any], lengths: list[int] | None = None) -> None:
+        self.pick, self.parts, self.lengths = pick, parts, lengths
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def make(self, place: int) -> Batch:
+        return self.pick(self.parts[place])
+
+
 def window_of(number: int) -> range:
     """The places of the samples that one is sorted among: the first 32, the next 32, the next 64, then 128 at a time.
 

@@ -9,12 +9,10 @@ the same at all levels: a mean budget compares the loss at one level with the lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from vispco.pruner.configurations import Configurations
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.pruner.kernel_regression import KernelRegression, kernel_weights, saturating_loss
 from vispco.scorers.mixture import batch_kind
@@ -91,7 +89,9 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         cost=objective.cost.to_dict(),
     )
     predictor = JointPredictor(config)
-    _copy(predictor, configurations, kept)
+    for name in ("params", "chain", "level"):
+        getattr(predictor, name).copy_(getattr(configurations, name))
+    predictor.kept.copy_(kept)
     predictor.memory.fit(
         table.observation, loss, bandwidth, lambda points: points if neighbours else group_centres(points, groups)
     )
@@ -153,10 +153,3 @@ def _num_alike(table: JointTable, columns: Tensor) -> int:
     """Of the configurations of a level, those that share a batch with the first: all but a spare one at the end."""
     kinds = [batch_kind(table.configurations.chains[int(table.configurations.chain[column])]) for column in columns]
     return sum(kind == kinds[0] for kind in kinds)
-
-
-def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:
-    predictor.params.copy_(configurations.params)
-    predictor.chain.copy_(configurations.chain)
-    predictor.level.copy_(configurations.level)
-    predictor.kept.copy_(kept)
