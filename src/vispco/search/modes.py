@@ -206,12 +206,15 @@ def _joint(run: SearchRun) -> JointResult:
 
 
 def _gradient(run: SearchRun) -> SearchResult:
-    spec, effort, objective, batches = run.spec, run.spec.work, run.objective, run.batches
+    spec, effort, objective, batches = run.spec, run.spec.effort, run.objective, run.batches
     predictor = Predictor.for_model(objective.model, spec.kernel, spec.chain, cost=objective.cost, **effort.predictor)
     predictor.to(objective.model.device)
-    plan = effort.training or TrainingSettings(
-        steps=PASSES * len(batches), rate=spec.row.rate, inner=max(2, len(batches) // 4), seed=spec.seed
-    )
+    plan = effort.training
+    if plan is None:
+        steps, inner = PASSES * len(batches), max(2, len(batches) // 4)
+        plan = TrainingSettings(steps=steps, rate=spec.row.rate, inner=inner, seed=spec.seed)
+    elif spec.seed:  # 0 leaves the training's own seed
+        plan = replace(plan, seed=spec.seed)
     trainer = PredictorTrainer(
         objective,
         predictor,

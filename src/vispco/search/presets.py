@@ -22,11 +22,9 @@ class SearchPreset:
     rate: float = 1e-4
     batch_size: int = 16
 
-    def lagrangian(self, **changes: Any) -> LagrangianSettings:
+    def lagrangian(self) -> LagrangianSettings:
         """The part that Algorithm 1 reads."""
-        return LagrangianSettings(
-            **{"lam": self.lam, "alpha": self.alpha, "beta": self.beta, "epsilon": self.epsilon, **changes}
-        )
+        return LagrangianSettings(lam=self.lam, alpha=self.alpha, beta=self.beta, epsilon=self.epsilon)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -164,11 +164,9 @@ def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None
             within = [each for each in ranked[budget] if np.isfinite(each.losses[budget])]
             ranking = [(each.setting.name, each.losses[budget]) for each in within]
             parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
-    records = [
-        {"budget": str(budget), "pictures": parts[budget].setting.name, "ranking": parts[budget].ranking}
-        for budget in budgets
-    ]
-    return WholeResult([], records=records, parts=[parts[budget] for budget in budgets])
+    found = [parts[budget] for budget in budgets]
+    records = [{"budget": str(e.budget), "pictures": e.setting.name, "ranking": e.ranking} for e in found]
+    return WholeResult([], records=records, parts=found)
 
 
 def compare_settings(
@@ -283,9 +281,8 @@ def _joint(run: SearchRun, chosen: Candidate, budgets: Sequence[Budget]) -> tupl
         stage_ends=(),
         seed=spec.seed,
     )
-    total = settings.expected_passes(
-        len(chains), sum(batches.lengths), (), _floor([b for b, _ in entered], objective.cost)
-    )
+    floor = _floor([batch for batch, _ in entered], objective.cost)
+    total = settings.expected_passes(len(chains), sum(batches.lengths), (), floor)
     with ProgressBar(total=total, show=run.show) as bar:
         table = measure_joint_table(objective, batches, chains, settings, bar.advance, joint_kernel())
     predictor, held_out = fit_joint_predictor(objective, table)
@@ -293,33 +290,21 @@ def _joint(run: SearchRun, chosen: Candidate, budgets: Sequence[Budget]) -> tupl
         run.say(
             f"{setting.name}, level {level:.2f}: {table.best(level).name}, KL {kl.static:.3g}, {kl.predictor:.3g} by input"
         )
-    whole = [chosen.batch(place) for place in range(len(batches))]
-    return predictor, _shares(objective.cost, whole, predictor.sizes.tolist())
+    shares: dict[tuple[int, ...], tuple[float, float]] = {}  # of each size of a prompt
+    for batch, layout in (chosen.batch(place) for place in range(len(batches))):
+        rows = zip(batch.observation.sizes[:, :2].tolist(), *prefill_shares(objective.cost, layout), strict=True)
+        shares |= {tuple(size): (round(float(spent), 6), round(float(own), 6)) for size, spent, own in rows}
+    return predictor, [shares[tuple(size[:2])] for size in predictor.sizes.tolist()]
 
 
 def _levels(cost: Any, entered: Sequence[Any], budgets: Sequence[Budget]) -> tuple[float, ...]:
     """Levels that serve the budgets: the median of the samples, and for a mean budget some around it."""
     found: set[float] = set()
     for budget in budgets:
-        own = np.concatenate(
-            [
-                level_of(
-                    _entering_shares(cost, layout, budget.amount), text_floor(batch.num_text, batch.num_visual, cost)
-                )
-                for batch, layout in entered
-            ]
-        )
+        shares = np.concatenate([_entering_shares(cost, layout, budget.amount) for _, layout in entered])
+        own = level_of(shares, torch.cat([text_floor(b.num_text, b.num_visual, cost) for b, _ in entered]))
         middle = float(np.median(own))
         ends = [float(np.quantile(own, share)) for share in (0.1, 0.9)]
         factors = (0.3, 0.55, 1.0, 1.6, 2.5) if budget.is_mean else (1.0,)
         found |= {middle * factor for factor in factors} | ({*ends} if ends[1] > 1.5 * ends[0] else set())
     return tuple(sorted({round(min(_MOST_LEVEL, max(_LEAST_LEVEL, level)), 2) for level in found}))
-
-
-def _shares(cost: Cost, entered: Sequence[Any], sizes: Sequence[Sequence[int]]) -> Shares:
-    """`vispco.pruner.whole_planner.prefill_shares` of calibration samples by their sizes [n, 4]."""
-    known: dict[tuple[int, ...], tuple[float, float]] = {}
-    for batch, layout in entered:
-        rows = zip(batch.observation.sizes[:, :2].tolist(), *prefill_shares(cost, layout), strict=True)
-        known |= {tuple(size): (round(float(spent), 6), round(float(own), 6)) for size, spent, own in rows}
-    return [known[tuple(size[:2])] for size in sizes]
