@@ -20,8 +20,6 @@ STALE_SECONDS = 75.0  # a sweep without a heartbeat for this long counts as dead
 _UNOWNED_SECONDS = 20.0  # how long a trial may run before it names its sweep
 KEY_PREFIX = "run:"  # followed by the id of the sweep: the study attribute that holds its heartbeat
 
-Record = Mapping[str, Any]
-
 
 class Heartbeat:
     """Writes that this sweep is alive, from a thread of its own."""
@@ -65,7 +63,7 @@ class HeartbeatMonitor:
             return self.seconds_unchanged(f"trial {trial}", "unowned") > _UNOWNED_SECONDS
         return self.is_dead(owner, records.get(KEY_PREFIX + owner))
 
-    def is_dead(self, run: str, record: Record | None) -> bool:
+    def is_dead(self, run: str, record: Mapping[str, Any] | None) -> bool:
         """Whether the sweep `run` with this heartbeat has ended or died."""
         if record is not None:
             if record.get("ended"):

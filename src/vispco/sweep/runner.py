@@ -23,7 +23,7 @@ with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
 
 from vispco.data.sample import Sample
 from vispco.sweep.heartbeat import Heartbeat
-from vispco.sweep.pools import Factory, InlinePool, LocalPool, Outcome, WorkerPool
+from vispco.sweep.pools import Factory, InlinePool, LocalPool, Outcome
 from vispco.sweep.spec import SweepSpec
 from vispco.sweep.study import JOURNAL, WRITTEN, SweepStudy, open_storage
 from vispco.sweep.trial_queue import Claim, TrialQueue
@@ -65,7 +65,9 @@ OnProgress = Callable[[Progress], None]
 class Dispatcher:
     """Connects a trial queue and a pool of workers."""
 
-    def __init__(self, queue: TrialQueue, pool: WorkerPool, path: Path, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self, queue: TrialQueue, pool: InlinePool | LocalPool, path: Path, on_progress: OnProgress | None
+    ) -> None:
         self.queue, self.pool, self.path, self.on_progress = queue, pool, path, on_progress
         self._claims: dict[int, Claim] = {}
         self._start_time = time.monotonic()
@@ -175,7 +177,7 @@ def run(
         opened = open_storage(storage, folder.path)
         study = SweepStudy.open(opened, name, spec.identity(fingerprint))
         path = folder.file(f"{name}.frontier.json")
-        pool: WorkerPool = LocalPool(factory, workers) if workers else InlinePool(factory)
+        pool = LocalPool(factory, workers) if workers else InlinePool(factory)
         try:
             with Heartbeat(study.set_attribute) as heartbeat:
                 queue = TrialQueue(study, plan, heartbeat.run)

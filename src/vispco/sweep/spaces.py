@@ -278,25 +278,23 @@ class CostRange:
         most expensive configuration.
         """
         if self.grid is not None:
-            return params if self.contains(params) else min(self.grid, key=lambda other: self._distance(params, other))
+            if self.contains(params):
+                return params
+            widths = {p.name: p.high - p.low or 1.0 for p in self.space.parameters}
+            return min(self.grid, key=lambda other: sum(abs(params[n] - other[n]) / w for n, w in widths.items()))
         ends = self._ends
         cheapest, dearest = (self._cost(end) for end in ends)
         for _ in range(_MAX_STARTS if cheapest <= self.high and dearest >= self.low else 0):
-            moved = self._move(params, ends)
+            if self.contains(params):
+                return params
+            end = ends[0] if self._cost(params) > self.high else ends[1]
+            moved, last = self._bisect(params, end, move_integers=True)
+            if moved is None:  # a step in a layer index skipped the range: keep the indices and move the shares alone
+                moved, _ = self._bisect(last, end, move_integers=False)
             if moved is not None:
                 return moved
             params = self.space.draw(rng)
         raise self._empty_range_error(cheapest, dearest)
-
-    def _move(self, params: Params, ends: tuple[Params, Params]) -> Params | None:
-        cost = self._cost(params)
-        if self.low <= cost <= self.high:
-            return params
-        end = ends[0] if cost > self.high else ends[1]
-        moved, last = self._bisect(params, end, move_integers=True)
-        if moved is None:  # a step in a layer index skipped the range: keep the indices and move the shares alone
-            moved, _ = self._bisect(last, end, move_integers=False)
-        return moved
 
     def _bisect(self, start: Params, end: Params, *, move_integers: bool) -> tuple[Params | None, Params]:
         """Return a configuration in the range between start and end (or None), and the last one on the start's side."""
@@ -322,9 +320,6 @@ class CostRange:
         drawn = [self.space.draw(rng) for _ in range(_MAX_STARTS)]
         ranked = sorted([*corners, *drawn], key=self._cost)
         return ranked[0], ranked[-1]
-
-    def _distance(self, one: Params, other: Params) -> float:
-        return sum(abs(one[p.name] - other[p.name]) / (p.high - p.low or 1.0) for p in self.space.parameters)
 
     def _cost(self, params: Params) -> float:
         return self.cost(self.space.schedule(params))

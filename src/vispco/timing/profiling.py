@@ -126,8 +126,7 @@ class _Measurement:
     @cached_property
     def runs(self) -> list[Schedule]:
         """The pruners that prefills are timed under: the unpruned one first, the one with most drops last."""
-        layers = len(family_of(self.model).layers(self.model))
-        return [Schedule.full(layers), *_fitted_schedules(layers), _many_drops(layers)]
+        return _timed_schedules(len(family_of(self.model).layers(self.model)))
 
     def run(self, on_progress: Progress) -> None:
         """Time all of it in `rounds` more rounds, after one that warms up."""
@@ -162,14 +161,17 @@ class _Measurement:
         table = [_never_falling(row) for row in typical_ms]
         fitted, margins, spreads = [], [], []
         for batch, row in zip(batches, table, strict=True):
-            tokens_of_runs = [_longest(run, prompts[batch]) for run in self.runs]
+            encoded = prompts[batch]  # at each layer the tokens of the longest sample, to which others are padded
+            texts = torch.tensor(encoded.num_text)[:, None]
+            runs = [(run.counts(list(encoded.num_visual)) + texts).amax(0).tolist() for run in self.runs]
+            tokens_of_runs, ms_of_sizes = np.array(runs), np.array(row)
             seconds_by_round = np.maximum(np.array(self.prefills[batch]), SHORTEST)  # [rounds, runs]
             shares = np.median(seconds_by_round / seconds_by_round[:, :1], axis=0)  # inside a round: machines drift
             measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
             if typical is not np.median:
                 measured = 1e3 * typical(seconds_by_round, axis=0)
-            scale, fixed, drop = _fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
-            made_of = _prefill_parts(np.array(tokens_of_runs), np.array(sizes), np.array(row))  # [runs, 3]
+            scale, fixed, drop = _fit_parts(tokens_of_runs, measured, np.array(sizes), ms_of_sizes)
+            made_of = _prefill_parts(tokens_of_runs, np.array(sizes), ms_of_sizes)  # [runs, 3]
             if drop <= 0:  # hidden by noise: from the least times, of the runs with most drops and with none
                 least = 1e3 * seconds_by_round.min(axis=0)
                 drop = (least[-1] - least[0] + scale * (made_of[0, 0] - made_of[-1, 0])) / max(made_of[-1, 2], 1)
@@ -220,25 +222,17 @@ def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, war
     return whole if "mm_encoder_outputs" in inputs else max(0.0, whole - vision)
 
 
-def _fitted_schedules(num_layers: int) -> list[Schedule]:
-    """Schedules with one, two and three drops, early and late, from which the price of a drop is fitted."""
-    stages: list[dict[float, float]] = [
-        {0.5: 0.99},
-        {0.25: 0.5},
-        {0.15: 0.6, 0.5: 0.2},
-        {0.25: 0.7, 0.5: 0.4, 0.75: 0.1},
-    ]
-    found = []
-    for stage in stages:
-        kept = {max(1, round(depth * num_layers)): share for depth, share in stage.items()}
+def _timed_schedules(num_layers: int) -> list[Schedule]:
+    """The full one; one, two and three drops, early and late, from which the price of a drop is fitted; then many drops.
+
+    At each of the many one in a hundred tokens leaves: drops alone, many times the noise of a single one.
+    """
+    found = [Schedule.full(num_layers)]
+    for stages in ({0.5: 0.99}, {0.25: 0.5}, {0.15: 0.6, 0.5: 0.2}, {0.25: 0.7, 0.5: 0.4, 0.75: 0.1}):
+        kept = {max(1, round(depth * num_layers)): share for depth, share in stages.items()}
         found.append(Schedule.stages({layer: r for layer, r in kept.items() if layer < num_layers}, num_layers))
-    return found
-
-
-def _many_drops(num_layers: int) -> Schedule:
-    """One in a hundred tokens leaves before each of some layers: drops alone, many times the noise of a single one."""
-    layers = range(1, min(num_layers, 9))
-    return Schedule.stages({layer: 1.0 - 0.01 * layer for layer in layers}, num_layers)
+    many = {layer: 1.0 - 0.01 * layer for layer in range(1, min(num_layers, 9))}
+    return [*found, Schedule.stages(many, num_layers)]
 
 
 def _undisturbed(time: Callable[[], float]) -> float:
@@ -247,13 +241,6 @@ def _undisturbed(time: Callable[[], float]) -> float:
     while len(found) < REPEATS and sum(found) < SHORT:
         found.append(time())
     return min(found)
-
-
-def _longest(schedule: Schedule, encoded: Encoded) -> list[int]:
-    """At each layer the tokens of the longest sample, to which the others are padded."""
-    counts = schedule.counts(list(encoded.num_visual)) + torch.tensor(encoded.num_text)[:, None]
-    longest: list[int] = counts.amax(0).tolist()
-    return longest
 
 
 def _fit_parts(

@@ -91,7 +91,11 @@ def measure_throughput(
                     seconds[name].append(sum(tokens.first + tokens.rest for tokens in timed))
                     rates[name].append(sum(tokens.number for tokens in timed) / sum(tokens.rest for tokens in timed))
         for name, pruner in pruners.items():
-            held = [_held(model, encoded.inputs, pruner) for encoded in prompts[name]]
+            held = []
+            for encoded in prompts[name]:
+                with nullcontext() if pruner is None else pruner(model):
+                    out = model(**encoded.inputs, use_cache=True, **last_logits(model))
+                held.append(kv_bytes(out.past_key_values))
             rows.append(
                 _ThroughputRow(
                     configuration=name,
@@ -103,9 +107,3 @@ def measure_throughput(
             )
     on_progress(steps, steps, "done")
     return rows
-
-
-def _held(model: Any, inputs: Any, pruner: Any) -> int:
-    with nullcontext() if pruner is None else pruner(model):
-        out = model(**inputs, use_cache=True, **last_logits(model))
-    return kv_bytes(out.past_key_values)
