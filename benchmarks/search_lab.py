@@ -110,7 +110,7 @@ class Lab:
             rows = []
             for budget in BUDGETS:
                 params = params_of(batch, budget).double()
-                rows.append(counts_at_budget(self.judge, batch, kernel, params[None], budget)[0])
+                rows.append(counts_at_budget(self.judge, batch.sizes, kernel, params[None], budget)[0])
                 found.violations += over_budget(self.judge, rows[-1], batch, budget)
             return torch.stack(rows)
 

@@ -113,7 +113,7 @@ def gap(lab: Lab, cache: Path) -> dict[str, Any]:
         sums = torch.zeros(3, 2)
         for batch in batches:
             kl, right = kl_and_match(
-                lab.judge, batch, counts_at_budget(lab.judge, batch, measured.kernel, anchors, budget)
+                lab.judge, batch, counts_at_budget(lab.judge, batch.sizes, measured.kernel, anchors, budget)
             )
             picked = predictor.estimate(batch.observation)[:, columns].argmin(-1)
             for row, choice in enumerate((torch.full_like(picked, place), picked, kl.argmin(0))):
@@ -245,7 +245,9 @@ def tpe(lab: Lab, cache: Path, seen: int = SEARCHED // 2) -> dict[str, Any]:
             trial = study.ask()
             raw = [trial.suggest_float(str(i), float(low[i]), float(high[i]) + 1e-6) for i in range(len(low))]
             params = torch.tensor([raw], dtype=torch.float64)
-            kl = [objective.measure_kl(b, counts_at_budget(objective, b, kernel, params, budget)) for b in batches]
+            kl = [
+                objective.measure_kl(b, counts_at_budget(objective, b.sizes, kernel, params, budget)) for b in batches
+            ]
             study.tell(trial, float(torch.cat(kl, dim=-1).mean()))
         best[budget] = torch.tensor([study.best_params[str(i)] for i in range(len(low))], dtype=torch.float64)
         trials[f"{budget:g}"] = len(study.trials)

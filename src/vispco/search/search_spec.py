@@ -187,8 +187,16 @@ class SearchSpec:
             scorers = candidate_chains(servable=servable, cacheable=cacheable)
         chains = check_chains(scorers, servable=servable, cacheable=cacheable)
         effort = effort or Effort(batch_size=_JOINT_BATCH)
-        found = cls(chains[0], joint_kernel(servable=servable), mode="joint", chains=chains, effort=effort, **rest)
-        return replace(found, servable=servable, cacheable=cacheable)
+        return cls(
+            chains[0],
+            joint_kernel(servable=servable),
+            mode="joint",
+            chains=chains,
+            effort=effort,
+            servable=servable,
+            cacheable=cacheable,
+            **rest,
+        )
 
     @property
     def row(self) -> SearchPreset:

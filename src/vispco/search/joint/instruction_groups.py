@@ -20,7 +20,8 @@ BANDWIDTH = 0.02  # of squared distances to the groups' centres: an input belong
 
 def group_instructions(observation: Observation) -> Tensor:
     """The group of each sample: int64 [M], numbered from 0; all 0 where there are too few samples to tell."""
-    points = _words(observation)
+    raw = raw_features(observation)
+    points = scaled_features(raw, *feature_scales(raw))[:, : (raw.shape[-1] - 1) // 3]  # the words'
     best, found = 0.0, torch.zeros(len(points), dtype=torch.int64)
     for count in range(2, min(MAX_GROUPS, len(points) // _MIN_GROUP_SIZE) + 1):
         groups = _k_means(points, count)
@@ -58,11 +59,6 @@ def group_centres(points: Tensor, groups: Tensor) -> Tensor:
     found = torch.zeros_like(points)
     found[:, :words] = centres[groups]
     return found
-
-
-def _words(observation: Observation) -> Tensor:
-    raw = raw_features(observation)
-    return scaled_features(raw, *feature_scales(raw))[:, : (raw.shape[-1] - 1) // 3]
 
 
 def _k_means(points: Tensor, count: int) -> Tensor:
