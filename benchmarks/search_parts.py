@@ -38,7 +38,8 @@ from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.search_spec import Effort, SearchSpec
 from vispco.search.shape_pool import counts_at_budget, median_size
-from vispco.sweep.spaces import FreeSpace, SingleSpace
+from vispco.sweep.spaces import SingleSpace
+from vispco.sweep.spaces import get as get_space
 
 RANDOM = 160
 SEARCHED = 8  # batches of 16 samples that a static search sees
@@ -260,7 +261,7 @@ def tpe(lab: Lab, cache: Path, seen: int = SEARCHED // 2) -> dict[str, Any]:
 
 def at_random(lab: Lab, _: Path, budget: float = 0.5) -> dict[str, Any]:
     """Truly random non-increasing schedules, moved to the budget, on the test set."""
-    space, rng = FreeSpace(lab.L), np.random.default_rng(0)
+    space, rng = get_space("free", lab.L), np.random.default_rng(0)
     curves = torch.stack([space.schedule(space.draw(rng)).tensor() for _ in range(RANDOM)])
 
     def counts_of(batch: Batch) -> torch.Tensor:

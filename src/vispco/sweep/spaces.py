@@ -152,7 +152,7 @@ class _StagesSpace(Space):
         return Schedule.stages(dict(zip(layers, heights, strict=True)), self.num_layers)
 
 
-class FreeSpace(Space):
+class _FreeSpace(Space):
     """Any non-increasing curve: sorted uniform numbers, raised to a random power.
 
     Without the power, all curves of a deep model would be close to the straight line from 1 to 0, at half the cost.
@@ -203,8 +203,8 @@ def _descending(shares: list[float]) -> list[float]:
     return values
 
 
-SPACES: dict[str, type[SingleSpace | _StagesSpace | FreeSpace]] = {
-    space.name: space for space in (SingleSpace, _StagesSpace, FreeSpace)
+_SPACES: dict[str, type[SingleSpace | _StagesSpace | _FreeSpace]] = {
+    space.name: space for space in (SingleSpace, _StagesSpace, _FreeSpace)
 }
 
 
@@ -212,9 +212,9 @@ def get(name: str, num_layers: int, earliest_layer: int = 1) -> Space:
     """Return the space `single`, `stages`, `free` or `kernel:NAME`."""
     if name.startswith("kernel:"):
         return _KernelSpace(name.removeprefix("kernel:"), num_layers, earliest_layer)
-    if name not in SPACES:
-        raise UnknownNameError("space", name, [*SPACES, "kernel:NAME"])
-    return SPACES[name](num_layers, earliest_layer)
+    if name not in _SPACES:
+        raise UnknownNameError("space", name, [*_SPACES, "kernel:NAME"])
+    return _SPACES[name](num_layers, earliest_layer)
 
 
 CostFunction = Callable[[Schedule], float]

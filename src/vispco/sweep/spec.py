@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vispco.sweep.spaces import Params, Space
 
-STRATEGIES = ("grid", "random", "tpe", "nsga2")
+_STRATEGIES = ("grid", "random", "tpe", "nsga2")
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class SweepSpec:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InvalidInputError(f"seed={self.seed} was given. Give 0 or more.")
-        if self.strategy not in STRATEGIES:
-            raise UnknownNameError("strategy", self.strategy, list(STRATEGIES))
+        if self.strategy not in _STRATEGIES:
+            raise UnknownNameError("strategy", self.strategy, list(_STRATEGIES))
         if self.trials is not None and self.trials < 1:
             raise InvalidInputError(f"trials={self.trials} was given. A sweep needs at least one.")
         if self.trials is None and self.strategy != "grid":

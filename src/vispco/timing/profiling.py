@@ -28,12 +28,12 @@ from vispco.timing.prefill import last_logits, now, without_pixels
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
-UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
-MOST_MARGIN = 0.15  # of a budget of time that is left free
+_UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
+_MOST_MARGIN = 0.15  # of a budget of time that is left free
 SHORT, REPEATS = 0.5, 3  # seconds within which a call is timed again, and how often at most
-SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
-NOISY_FALL = 8.0  # with more threads than free cores, small layers seem to take this many times longer than large ones
-ATTEMPTS = 3  # measurements, until one of them can be true
+_SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
+_NOISY_FALL = 8.0  # with more threads than free cores, small layers seem to take this many times longer than large ones
+_ATTEMPTS = 3  # measurements, until one of them can be true
 Progress = Callable[[int, int, str], None]
 
 
@@ -89,15 +89,15 @@ def profile_prompts(
     most = max(64, int(1.25 * longest))
     sizes = sizes_up_to(most, tokens) if isinstance(tokens, int) else tuple(sorted(set(tokens)))
     asked = _Measurement(model, prompts, sizes, rounds, scorer)
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, _ATTEMPTS + 1):
         asked.run(on_progress)
         found, faults = asked.fit(typical=np.median if attempt == 1 else np.min)
         if not faults:
             return found
-        if attempt < ATTEMPTS:
+        if attempt < _ATTEMPTS:
             on_progress(0, asked.steps, f"measured again, since {faults[0]}")
     raise ProfileError(
-        f"No profile was kept: after {ATTEMPTS} measurements of {rounds} rounds, times still cannot be true: "
+        f"No profile was kept: after {_ATTEMPTS} measurements of {rounds} rounds, times still cannot be true: "
         f"{faults[0]}. Stop what else runs on this machine, or give more --rounds than {rounds}, and profile again."
     )
 
@@ -165,7 +165,7 @@ class _Measurement:
             texts = torch.tensor(encoded.num_text)[:, None]
             runs = [(run.counts(list(encoded.num_visual)) + texts).amax(0).tolist() for run in self.runs]
             tokens_of_runs, ms_of_sizes = np.array(runs), np.array(row)
-            seconds_by_round = np.maximum(np.array(self.prefills[batch]), SHORTEST)  # [rounds, runs]
+            seconds_by_round = np.maximum(np.array(self.prefills[batch]), _SHORTEST)  # [rounds, runs]
             shares = np.median(seconds_by_round / seconds_by_round[:, :1], axis=0)  # inside a round: machines drift
             measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
             if typical is not np.median:
@@ -180,7 +180,7 @@ class _Measurement:
                 drop = scale * row[0]
             fitted.append((scale, fixed, float(drop)))
             late = seconds_by_round / seconds_by_round[:, :1] * (measured[0] / (made_of @ fitted[-1])) - 1.0
-            margins.append(min(MOST_MARGIN, UNLIKELY * float(np.sqrt((late[:, 1:] ** 2).mean()))))
+            margins.append(min(_MOST_MARGIN, _UNLIKELY * float(np.sqrt((late[:, 1:] ** 2).mean()))))
             spreads.append(round(float(np.median(np.abs(late[:, 1:]))), 4))
         dtype = next(model.parameters()).dtype
         found = TimeProfile(
@@ -310,7 +310,7 @@ def _falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> li
     """A sentence on times that fall with the work, before they are made monotone. One disturbed size is not enough."""
     half = len(row) // 2
     few, many = (float(np.median(part)) for part in (row[:half], row[half:]))
-    if half == 0 or few <= NOISY_FALL * many:
+    if half == 0 or few <= _NOISY_FALL * many:
         return []
     return [
         f"a layer takes {few:.3g} ms with up to {sizes[half - 1]} and {many:.3g} ms with more tokens in a batch of {batch}"

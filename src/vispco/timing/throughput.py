@@ -15,8 +15,8 @@ from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prefill import kv_bytes, last_logits, time_generation
 from vispco.timing.timing import resolve_candidates
 
-BATCHES = (1, 4, 16)
-SECONDS = 120.0  # about which all of it ends
+_BATCHES = (1, 4, 16)
+_SECONDS = 120.0  # about which all of it ends
 Progress = Callable[[int, int, str], None]
 
 
@@ -41,10 +41,10 @@ class QueueSettings:
     most_seconds: when they are over, no further round begins, and sizes that were not begun are left out.
     """
 
-    batches: tuple[int, ...] = BATCHES
+    batches: tuple[int, ...] = _BATCHES
     new_tokens: int = 8
     rounds: int = 2
-    most_seconds: float = SECONDS
+    most_seconds: float = _SECONDS
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from vispco.core.progress_lines import ProgressBar
 from vispco.core.runs.checkpoint_file import load_checkpoint
 from vispco.search.gradient.projection import Pricing
 from vispco.search.gradient.static import DivergenceError
-from vispco.search.gradient.training_loop import CHECKPOINT, values_text
+from vispco.search.gradient.training_loop import CHECKPOINT, _values_text
 from vispco.search.gradient.training_settings import batch_index, draw_budgets
 
 SCRIPT = Path(__file__).parents[1] / "train_script.py"
@@ -139,6 +139,6 @@ def test_draws_depend_on_seed_and_place_alone():
 def test_the_bar_tells_kl_violation_w_and_lambda():
     out = StringIO()
     with ProgressBar(total=3, console=Console(file=out, force_terminal=True, width=120)) as bar:
-        bar.advance(1, values_text({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0}))
+        bar.advance(1, _values_text({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0}))
         bar.drawn.refresh()
     assert all(part in out.getvalue() for part in ("KL 0.123", "violation 0.01", "w 2", "λ 100"))

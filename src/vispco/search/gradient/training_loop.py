@@ -76,7 +76,7 @@ class TrainingLoop:
                 self.step += 1
                 self.history.append(record)
                 self.accelerator.log(record, step=self.step)
-                bar.advance(1, values_text(record))
+                bar.advance(1, _values_text(record))
                 if self.step % self.loop.save_every == 0 or self.step == self.loop.steps:
                     self._save()
         self.module.eval()
@@ -186,7 +186,7 @@ def tensors_of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(f"{part}."): t for key, t in tensors.items() if key.startswith(f"{part}.")}
 
 
-def values_text(record: dict[str, float]) -> str:
+def _values_text(record: dict[str, float]) -> str:
     """The numbers of a step as a bar shows them; those that a solver does not have are left out."""
     names = {"kl": "KL", "share": "FLOPs share", "violation": "violation", "w": "w", "lambda": "λ"}
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in names.items() if key in record)

@@ -31,7 +31,7 @@ _ENTRY = frozenset({"entry"})  # the kind of most chains
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class _Trial:
     """One configuration at a level. counts: [L], its tokens for a sample of the typical size.
 
     rung: the last one that it was measured on, -1 for none. kl: on the samples up to there.
@@ -78,7 +78,7 @@ class LevelSearch:
         self.size = median_size(batches[:8])  # [1, 4]
         self.floor = text_floor(self.size[:, 0], self.size[:, 1], chains.cost)
         self.budget = float(budget_at(level, self.floor))
-        self.trials: dict[tuple[Chain, bytes], Trial] = {}
+        self.trials: dict[tuple[Chain, bytes], _Trial] = {}
         self.pools: dict[Chain, ShapePool] = {}
 
     def measure_chains(self, among: Sequence[Chain]) -> None:
@@ -112,7 +112,7 @@ class LevelSearch:
             best[trial.chain] = min(loss, best.get(trial.chain, loss))
         return sorted(best.items(), key=lambda pair: pair[1])
 
-    def add_trials(self, others: Sequence[Trial], rung: int = 0) -> None:
+    def add_trials(self, others: Sequence[_Trial], rung: int = 0) -> None:
         """Measure trials of other levels, moved to this one."""
         wanted = [self._add(trial.chain, trial.params[None])[0] for trial in others]
         self._measure_to(wanted, min(rung, len(self.rungs) - 1))
@@ -142,7 +142,7 @@ class LevelSearch:
             return
         best = self.best(1)[0]
 
-        def measure(betas: Sequence[float]) -> list[Trial]:
+        def measure(betas: Sequence[float]) -> list[_Trial]:
             added = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
             self._measure_to(added, 0)
             return [self.trials[trial.key] for trial in added]
@@ -166,7 +166,7 @@ class LevelSearch:
         for rung, size in enumerate(self.settings.shortlist, start=1):
             self._measure_to(self._shortlist(self.settings.at(size, self.budget), rung - 1), rung)
 
-    def best(self, count: int) -> list[Trial]:
+    def best(self, count: int) -> list[_Trial]:
         """The best trials of the highest rung, then those of the rungs below."""
         return sorted(self._measured_trials, key=lambda trial: (-trial.rung, trial.loss))[:count]
 
@@ -191,7 +191,7 @@ class LevelSearch:
         return Configurations.join(parts), torch.stack([trial.kl for trial in chosen], dim=-1)
 
     @property
-    def _measured_trials(self) -> list[Trial]:
+    def _measured_trials(self) -> list[_Trial]:
         """The trials that have been measured on a rung."""
         return [trial for trial in self.trials.values() if trial.rung >= 0]
 
@@ -203,16 +203,16 @@ class LevelSearch:
             )
         return self.pools[chain]
 
-    def _add(self, chain: Chain, params: Tensor) -> list[Trial]:
+    def _add(self, chain: Chain, params: Tensor) -> list[_Trial]:
         """The trials of shapes [N, P]; new ones are not measured yet."""
         if not len(params):
             return []
         objective = self.chains.objective_of(chain)
         counts = typical_counts(objective, self.chains.kernel, params, self.budget, self.size)
-        found = [Trial(chain, own, tokens) for own, tokens in zip(params.double(), counts.long(), strict=True)]
+        found = [_Trial(chain, own, tokens) for own, tokens in zip(params.double(), counts.long(), strict=True)]
         return [self.trials.setdefault(trial.key, trial) for trial in found]
 
-    def _measure_to(self, wanted: Sequence[Trial], rung: int) -> None:
+    def _measure_to(self, wanted: Sequence[_Trial], rung: int) -> None:
         """Measure trials on the samples up to a rung, those that have not seen them."""
         for step in range(rung + 1):
             new = list({t.key: t for t in (self.trials[each.key] for each in wanted) if t.rung == step - 1}.values())
@@ -222,7 +222,7 @@ class LevelSearch:
             for trial, own in zip(new, kl.T, strict=True):
                 self.trials[trial.key] = replace(trial, rung=step, kl=torch.cat([trial.kl, own]))
 
-    def _configurations(self, trials: Sequence[Trial]) -> Configurations:
+    def _configurations(self, trials: Sequence[_Trial]) -> Configurations:
         chains = tuple(dict.fromkeys(trial.chain for trial in trials))
         number = torch.tensor([chains.index(trial.chain) for trial in trials])
         level = torch.full((len(trials),), self.level, dtype=torch.float64)
@@ -255,7 +255,7 @@ class LevelSearch:
         """The samples that a trial has seen after a rung."""
         return sum(self.lengths[: self.rungs[rung].stop])
 
-    def _shortlist(self, size: int, rung: int = 0) -> list[Trial]:
+    def _shortlist(self, size: int, rung: int = 0) -> list[_Trial]:
         """Of the trials of a rung, by its samples: the best, the best of each other first scorer, those that serve together.
 
         Chains that begin alike lose the same samples, so that a ranking alone would end with several of them.
@@ -283,7 +283,7 @@ class LevelSearch:
         return group_instructions(self.observation)
 
 
-def _best_per_first_scorer(trials: Sequence[Trial]) -> list[int]:
+def _best_per_first_scorer(trials: Sequence[_Trial]) -> list[int]:
     """Of trials, best first, the places of the best of each scorer that chooses before the model, and of all others."""
     first: dict[str, int] = {}
     for place, trial in enumerate(trials):

@@ -26,7 +26,7 @@ _BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 
 
 @dataclass(frozen=True)
-class HeldOutKl:
+class _HeldOutKl:
     """Mean KL on left-out samples.
 
     static: of the best single configuration. predictor: of the predictor's choice. reachable: of the best fit to what is known
@@ -63,7 +63,7 @@ class _TableFit:
     error: float
 
 
-def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:
+def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, _HeldOutKl]]:
     """A predictor fitted to a table, and its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
     by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
@@ -78,7 +78,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         loss[:, own.columns] = own.stored
         reachable = min(float(each.levels[level].choice.predictor.mean()) for each in (by_groups, by_neighbours))
         static, taken, oracle = (float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle))
-        held_out[level] = HeldOutKl(static, taken, min(reachable, static), oracle)
+        held_out[level] = _HeldOutKl(static, taken, min(reachable, static), oracle)
     config = JointPredictorConfig(
         hidden=objective.cost.dimensions.hidden,
         anchors=len(configurations),
