@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vispco.search.presets import SearchPreset
     from vispco.search.search_spec import Effort, SearchSpec
 
-_T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,11 +62,6 @@ class _Parameter:
             return float(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
         return float(rng.uniform(self.low, self.high))
 
-    def between(self, start: float, end: float, share: float) -> float:
-        """Return the value `share` of the way from start to end."""
-        value = start + (end - start) * share
-        return round(value) if self.integer else value
-
 
 class Space(ABC):
     """A family of schedules over `num_layers` layers.
@@ -107,10 +102,12 @@ class Space(ABC):
 
     def between(self, start: Params, end: Params, share: float, *, move_integers: bool = True) -> Params:
         """Return the parameters `share` of the way from start to end."""
-        return {
-            p.name: p.between(start[p.name], end[p.name], share if move_integers or not p.integer else 0.0)
-            for p in self.parameters
-        }
+        found = {}
+        for p in self.parameters:
+            moved = share if move_integers or not p.integer else 0.0
+            value = start[p.name] + (end[p.name] - start[p.name]) * moved
+            found[p.name] = round(value) if p.integer else value
+        return found
 
 
 class SingleSpace(Space):

@@ -8,6 +8,7 @@ the same at all levels: a mean budget compares the loss at one level with the lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -101,16 +102,10 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
 
 def fit_by_groups(table: JointTable) -> _TableFit:
     """Inputs are known by their groups of instructions."""
-    levels, error = {}, 0.0
-    for level, columns in _columns(table):
-        kl = table.measured(columns)
-        loss = saturating_loss(kl)
-        estimate = leave_one_out_means(loss, table.groups)
-        alike = _num_alike(table, columns)
-        choice = choose_configurations(kl[:, :alike], estimate[:, :alike])
-        levels[level] = _LevelFit(columns, choice, shrink_to_mean(loss, table.groups))
-        error += _relative_error(estimate, loss)
-    return _TableFit(levels, BANDWIDTH, error)
+    groups = table.groups
+    return _fit(
+        table, BANDWIDTH, lambda loss: leave_one_out_means(loss, groups), lambda loss: shrink_to_mean(loss, groups)
+    )
 
 
 def fit_by_neighbours(table: JointTable) -> _TableFit:
@@ -119,22 +114,24 @@ def fit_by_neighbours(table: JointTable) -> _TableFit:
     memory = KernelRegression(table.observation.visual.shape[-1] // 2, samples, 1)
     memory.fit(table.observation, torch.zeros(samples, 1), torch.ones(1))
     losses = [saturating_loss(table.measured(columns)) for _, columns in _columns(table)]
-
-    def weights(bandwidth: float) -> Tensor:
-        return kernel_weights(memory.keys, memory.keys, bandwidth, leave_one_out=True)
-
-    def error(bandwidth: float) -> float:
-        own = weights(bandwidth)
-        return sum(_relative_error(own @ loss, loss) for loss in losses)
-
-    errors = {bandwidth: error(bandwidth) for bandwidth in _BANDWIDTHS}
+    weights = {b: kernel_weights(memory.keys, memory.keys, b, leave_one_out=True) for b in _BANDWIDTHS}
+    errors = {b: sum(_relative_error(own @ loss, loss) for loss in losses) for b, own in weights.items()}
     best = min(errors, key=lambda bandwidth: errors[bandwidth])
-    own, levels = weights(best), {}
-    for (level, columns), loss in zip(_columns(table), losses, strict=True):
-        alike = _num_alike(table, columns)
-        choice = choose_configurations(table.measured(columns)[:, :alike], (own @ loss)[:, :alike])
-        levels[level] = _LevelFit(columns, choice, loss)
-    return _TableFit(levels, best, errors[best])
+    return _fit(table, best, lambda loss: weights[best] @ loss, lambda loss: loss)
+
+
+def _fit(
+    table: JointTable, bandwidth: float, estimate: Callable[[Tensor], Tensor], store: Callable[[Tensor], Tensor]
+) -> _TableFit:
+    """estimate: of the saturating loss [M, k] of each sample, from the others. store: what is kept of the loss."""
+    levels, error = {}, 0.0
+    for level, columns in _columns(table):
+        kl = table.measured(columns)
+        loss = saturating_loss(kl)
+        own, alike = estimate(loss), _num_alike(table, columns)
+        levels[level] = _LevelFit(columns, choose_configurations(kl[:, :alike], own[:, :alike]), store(loss))
+        error += _relative_error(own, loss)
+    return _TableFit(levels, bandwidth, error)
 
 
 def _relative_error(estimate: Tensor, loss: Tensor) -> float:

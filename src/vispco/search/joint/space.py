@@ -14,6 +14,7 @@ from vispco.cost import Cost
 from vispco.kernels import Kernel
 from vispco.pruner.budget_planner import BudgetPlanner, static_shape
 from vispco.scorers import Chain, ChainLike
+from vispco.scorers.chain import split_outside
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import ShapePool
@@ -50,14 +51,7 @@ def candidate_chains(*, servable: bool = False, cacheable: bool = False) -> tupl
 
 def read_chains(text: str) -> tuple[Chain, ...]:
     """Chains as a person types them, separated by commas: 'fastv,divprune+fastv'. Brackets may hold commas."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    found = tuple(dict.fromkeys(Chain.of(part.strip()) for part in parts if part.strip()))
+    found = tuple(dict.fromkeys(Chain.of(part.strip()) for part in split_outside(text, ",") if part.strip()))
     if not found:
         raise InvalidInputError(f"No scorers were named in {text!r}. Write fastv,divprune+fastv or leave it out.")
     return found
