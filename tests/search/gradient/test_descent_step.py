@@ -7,7 +7,7 @@ import tiny
 from vispco import kernels
 from vispco.kernels import KERNELS
 from vispco.search.gradient.descent_step import (
-    FURTHEST,
+    _FURTHEST,
     best_along,
     bound_price_slope,
     descent_direction,
@@ -38,9 +38,9 @@ def one(value):
 def test_the_price_minimises_the_linear_lagrangian_within_its_reach(slope, w, lam):
     budget, price = 0.5, 0.62
     found = float(minimise_price(one(price), one(slope), budget, one(w), one(lam)))
-    grid = torch.linspace(budget - FURTHEST, price + FURTHEST, 20_001, dtype=torch.float64)
+    grid = torch.linspace(budget - _FURTHEST, price + _FURTHEST, 20_001, dtype=torch.float64)
     phi = slope * grid + penalty(budget - grid, one(w), one(lam))
-    assert budget - FURTHEST - 1e-12 <= found <= price + FURTHEST + 1e-12
+    assert budget - _FURTHEST - 1e-12 <= found <= price + _FURTHEST + 1e-12
     at_found = slope * found + float(penalty(one(budget - found), one(w), one(lam)))
     assert at_found <= float(phi.min()) + 1e-9
 

@@ -21,7 +21,7 @@ from vispco.search.shape_pool import measure_shapes
 
 _LOOSE = 5.0
 _DAMPING = 1e-3
-FURTHEST = 0.05  # how far a step may carry the price away from the budget: beyond it, its slope says little
+_FURTHEST = 0.05  # how far a step may carry the price away from the budget: beyond it, its slope says little
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def minimise_price(price: Tensor, slope: Tensor, budget: float, w: Tensor, lam: 
 
     The derivative is slope + max(0, w - lambda (B - f)), which is 0 at f = B - (w + slope) / lambda. So the penalty is
     minimised exactly, and w, which then moves to -slope, cannot run away. A slope above 0 (more FLOPs, more KL) is the
-    noise of a few samples, and counts as 0. Away from the budget f goes no further than FURTHEST at a time.
+    noise of a few samples, and counts as 0. Away from the budget f goes no further than _FURTHEST at a time.
     """
     best = budget - (w + slope.clamp_max(0.0)) / lam
-    low, high = price.clamp_max(budget) - FURTHEST, price.clamp_min(budget) + FURTHEST
+    low, high = price.clamp_max(budget) - _FURTHEST, price.clamp_min(budget) + _FURTHEST
     return torch.minimum(torch.maximum(best, low), high).clamp(0.0, 1.0)
 
 

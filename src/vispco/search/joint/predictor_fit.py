@@ -67,7 +67,7 @@ class _TableFit:
 def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, _HeldOutKl]]:
     """A predictor fitted to a table, and its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
-    by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
+    by_groups, by_neighbours = _fit_by_groups(table), _fit_by_neighbours(table)
     neighbours = by_neighbours.error < by_groups.error
     fit = by_neighbours if neighbours else by_groups
     kept, held_out = torch.zeros(len(configurations), dtype=torch.bool), {}
@@ -100,7 +100,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     return predictor.to(objective.model.device).eval(), held_out
 
 
-def fit_by_groups(table: JointTable) -> _TableFit:
+def _fit_by_groups(table: JointTable) -> _TableFit:
     """Inputs are known by their groups of instructions."""
     groups = table.groups
     return _fit(
@@ -108,7 +108,7 @@ def fit_by_groups(table: JointTable) -> _TableFit:
     )
 
 
-def fit_by_neighbours(table: JointTable) -> _TableFit:
+def _fit_by_neighbours(table: JointTable) -> _TableFit:
     """Inputs are known by the samples that are most like them, at the bandwidth with the least leave-one-out error."""
     samples = len(table.kl)
     memory = KernelRegression(table.observation.visual.shape[-1] // 2, samples, 1)
