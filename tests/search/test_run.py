@@ -23,7 +23,7 @@ from vispco.search.gradient.training_loop import CHECKPOINT
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.run_search import search
-from vispco.search.search_spec import SOLVERS, Effort
+from vispco.search.search_spec import SOLVERS, Effort, SearchSpec
 
 SMALL = Effort(
     batch_size=4,
@@ -176,6 +176,7 @@ def test_presets_are_the_papers_tables():
     Config.model_type = "llava"
     assert presets.for_model(Config, "steps").alpha == 10
     assert (presets.get("text").alpha, presets.get("text").rate) == (2, 4e-4)
-    assert presets.SearchPreset.from_dict({**presets.get("text").to_dict(), "newer": 1}) == presets.get("text")
+    kept = SearchSpec.of(preset="text").to_dict()
+    assert SearchSpec.from_dict({**kept, "preset": {**kept["preset"], "newer": 1}}).preset == presets.get("text")
     with pytest.raises(UnknownNameError, match="qwen"):
         presets.get("none")

@@ -157,7 +157,7 @@ def _static(run: SearchRun, budget: float) -> FoundShape:
     spec, objective, name = run.spec, run.objective, ""
     journal = objective.journal
     if journal is not None:
-        settings = [spec.kernel.config(), budget, spec.solver, spec.row.to_dict(), asdict(spec.effort.descent)]
+        settings = [spec.kernel.config(), budget, spec.solver, asdict(spec.row), asdict(spec.effort.descent)]
         name = work_key(settings, spec.chain.to_dict(), *(batch.name for batch in run.batches))
         if name in journal:
             objective.spent.add(journal[name]["spent"])

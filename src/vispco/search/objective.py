@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -75,9 +76,8 @@ class Objective:
 
     def with_chain(self, chain: ChainLike) -> Objective:
         """The same objective under another chain of scorers, on the same bill and with the same journal."""
-        other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.meter.direction)
-        other.spent, other.journal = self.spent, self.journal
-        other.tower, other.memory = self.tower, self.memory
+        other = copy.copy(self)
+        other.scorer, other.taught = Chain.of(chain), {}
         return other
 
     def workload(self, sizes: Tensor) -> Workload:

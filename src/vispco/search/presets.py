@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from vispco.core.errors import UnknownNameError
 from vispco.search.gradient.lagrangian import LagrangianSettings
@@ -25,15 +25,6 @@ class SearchPreset:
     def lagrangian(self) -> LagrangianSettings:
         """The part that Algorithm 1 reads."""
         return LagrangianSettings(lam=self.lam, alpha=self.alpha, beta=self.beta, epsilon=self.epsilon)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """From `to_dict`; keys that a newer version added are ignored."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in data.items() if key in known})
 
 
 # Table hyperparams_main: the same for FastV, SparseVLM and FitPrune.

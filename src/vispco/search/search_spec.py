@@ -222,7 +222,7 @@ class SearchSpec:
             "solver": self.solver,
             "budgets": list(self.budgets),
             "cost": self.cost if isinstance(self.cost, str) else self.cost.to_dict(),
-            "preset": None if self.preset is None else self.preset.to_dict(),
+            "preset": None if self.preset is None else asdict(self.preset),
             "effort": asdict(self.effort),
             "seed": self.seed,
             **({"scorers": [str(chain) for chain in self.chains], "servable": self.servable} if self.chains else {}),
@@ -238,7 +238,7 @@ class SearchSpec:
         readers: dict[str, Callable[[Any], Any]] = {
             "kernel": lambda value: kernels.get(**value),
             "cost": lambda value: value if isinstance(value, str) else costs.from_dict(value),
-            "preset": lambda value: None if value is None else SearchPreset.from_dict(value),
+            "preset": lambda value: None if value is None else _known(SearchPreset(), value),
             "effort": Effort.from_dict,
             "budgets": tuple,
             "whole": tuple,
