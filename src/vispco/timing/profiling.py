@@ -49,25 +49,16 @@ def sizes_up_to(most: int, points: int = POINTS) -> tuple[int, ...]:
 
 @torch.no_grad()
 def profile_model(
-    model: Any,
-    processor: Any,
-    samples: Sequence[Sample],
-    *,
-    batches: Sequence[int] = BATCHES,
-    tokens: Sequence[int] | int = POINTS,
-    rounds: int = 5,
-    scorer: str = "fastv",
-    on_progress: Progress = lambda _done, _total, _text: None,
+    model: Any, processor: Any, samples: Sequence[Sample], *, batches: Sequence[int] = BATCHES, **options: Any
 ) -> TimeProfile:
-    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are
-    repeated).
+    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are repeated).
 
-    tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
+    options: of `profile_prompts`.
     """
     prompts = {
         batch: encode(model, processor, [samples[place % len(samples)] for place in range(batch)]) for batch in batches
     }
-    return profile_prompts(model, prompts, tokens=tokens, rounds=rounds, scorer=scorer, on_progress=on_progress)
+    return profile_prompts(model, prompts, **options)
 
 
 @torch.no_grad()
@@ -80,8 +71,9 @@ def profile_prompts(
     scorer: str = "fastv",
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> TimeProfile:
-    """The same for encoded prompts, {batch size: prompts}.
+    """Measure a model on encoded prompts, {batch size: prompts}.
 
+    tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
     Times that cannot be true, as on a machine that does much else, are measured again, in more rounds, of which the least
     times count: other processes only ever add to them. Then they are refused.
     """
