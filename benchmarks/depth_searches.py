@@ -47,7 +47,9 @@ class Problem:
 
     def kl(self, params: Shape, budget: float) -> float:
         found = [
-            self.objective.measure_kl(batch, counts_at_budget(self.objective, batch, self.kernel, params[None], budget))
+            self.objective.measure_kl(
+                batch, counts_at_budget(self.objective, batch.sizes, self.kernel, params[None], budget)
+            )
             for batch in self.batches
         ]
         return float(torch.cat(found, dim=-1).mean())

@@ -95,7 +95,7 @@ class Lab:
         rows = []
         for number, batch in enumerate(batches):
             counts = counts_of(batch)
-            kl, right = judge.measure_kl_and_match(batch, counts)
+            kl, right = kl_and_match(judge, batch, counts)
             workload = judge.workload(batch.sizes)
             rows.append(torch.stack([judge.cost.fraction_of_counts(counts, workload), right, kl]))
             if len(counts) > len(BUDGETS):
@@ -110,13 +110,23 @@ class Lab:
             rows = []
             for budget in BUDGETS:
                 params = params_of(batch, budget).double()
-                rows.append(counts_at_budget(self.judge, batch, kernel, params[None], budget)[0])
+                rows.append(counts_at_budget(self.judge, batch.sizes, kernel, params[None], budget)[0])
                 found.violations += over_budget(self.judge, rows[-1], batch, budget)
             return torch.stack(rows)
 
         table = self.over(self.test, self.judge, counts_of)
         found.points = {f"{budget:g}": row.tolist() for budget, row in zip(BUDGETS, table, strict=True)}
         return found
+
+
+def kl_and_match(objective: Objective, batch: Batch, counts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """KL [C, B] under counts [C, B, L], and whether greedy decoding writes the reference answer to the letter, bool [C, B]."""
+    mask, kl, right = batch.encoded.answer_mask, [], []
+    wanted = batch.encoded.labels[:, -mask.shape[1] :]
+    for logits in objective.pruned_logits(batch, counts):
+        kl.append(objective.divergence(logits, batch))
+        right.append(((logits.argmax(-1) == wanted) | ~mask).all(-1))
+    return torch.stack(kl), torch.stack(right)
 
 
 def over_budget(objective: Objective, counts: torch.Tensor, batch: Batch, budget: float) -> int:

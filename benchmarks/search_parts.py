@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from search_lab import BUDGETS, SCORERS, Judged, Lab, over_budget
+from search_lab import BUDGETS, SCORERS, Judged, Lab, kl_and_match, over_budget
 from vispco import kernels
 from vispco.cost import Workload, counts_for_budget, schedule_for_budget, snap
 from vispco.data import dataset
@@ -27,7 +27,6 @@ from vispco.pruner.predictor import Predictor
 from vispco.search import presets
 from vispco.search.batch import Batch
 from vispco.search.calibration_batches import CalibrationBatches
-from vispco.search.gradient.descent_step import typical_size
 from vispco.search.gradient.static import DescentSettings
 from vispco.search.gradient.trainer import PredictorTrainer
 from vispco.search.gradient.training_settings import TrainingSettings
@@ -38,8 +37,9 @@ from vispco.search.joint.predictor_fit import fit_joint_predictor
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.objective import Objective
 from vispco.search.search_spec import Effort, SearchSpec
-from vispco.search.shape_pool import counts_at_budget
-from vispco.sweep.spaces import FreeSpace, SingleSpace
+from vispco.search.shape_pool import counts_at_budget, median_size
+from vispco.sweep.spaces import SingleSpace
+from vispco.sweep.spaces import get as get_space
 
 RANDOM = 160
 SEARCHED = 8  # batches of 16 samples that a static search sees
@@ -113,8 +113,8 @@ def gap(lab: Lab, cache: Path) -> dict[str, Any]:
         place = int((anchors - static.params).abs().sum(-1).argmin())
         sums = torch.zeros(3, 2)
         for batch in batches:
-            kl, right = lab.judge.measure_kl_and_match(
-                batch, counts_at_budget(lab.judge, batch, measured.kernel, anchors, budget)
+            kl, right = kl_and_match(
+                lab.judge, batch, counts_at_budget(lab.judge, batch.sizes, measured.kernel, anchors, budget)
             )
             picked = predictor.estimate(batch.observation)[:, columns].argmin(-1)
             for row, choice in enumerate((torch.full_like(picked, place), picked, kl.argmin(0))):
@@ -205,7 +205,7 @@ def searched(lab: Lab, kernel_name: str, mode: str, solver: str, plan: StaticPla
     _bill(found, objective, seconds)
     found.calibration_kl = {f"{each.budget:g}": each.kl for each in outcome.found}
     described = {f"{each.budget:g}": kernel.describe(each.params, lab.L) for each in outcome.found}
-    size = typical_size(objective, batches).workload
+    size = objective.workload(median_size(batches))
     curves = {
         f"{each.budget:g}": schedule_for_budget(
             kernel, each.params, each.budget, size, objective.cost, gamma=deployed_gamma(kernel), fill=False
@@ -251,7 +251,9 @@ def tpe(lab: Lab, cache: Path, seen: int = SEARCHED // 2) -> dict[str, Any]:
             trial = study.ask()
             raw = [trial.suggest_float(str(i), float(low[i]), float(high[i]) + 1e-6) for i in range(len(low))]
             params = torch.tensor([raw], dtype=torch.float64)
-            kl = [objective.measure_kl(b, counts_at_budget(objective, b, kernel, params, budget)) for b in batches]
+            kl = [
+                objective.measure_kl(b, counts_at_budget(objective, b.sizes, kernel, params, budget)) for b in batches
+            ]
             study.tell(trial, float(torch.cat(kl, dim=-1).mean()))
         best[budget] = torch.tensor([study.best_params[str(i)] for i in range(len(low))], dtype=torch.float64)
         trials[f"{budget:g}"] = len(study.trials)
@@ -264,7 +266,7 @@ def tpe(lab: Lab, cache: Path, seen: int = SEARCHED // 2) -> dict[str, Any]:
 
 def at_random(lab: Lab, _: Path, budget: float = 0.5) -> dict[str, Any]:
     """Truly random non-increasing schedules, moved to the budget, on the test set."""
-    space, rng = FreeSpace(lab.L), np.random.default_rng(0)
+    space, rng = get_space("free", lab.L), np.random.default_rng(0)
     curves = torch.stack([space.schedule(space.draw(rng)).tensor() for _ in range(RANDOM)])
 
     def counts_of(batch: Batch) -> torch.Tensor:

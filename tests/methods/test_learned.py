@@ -17,13 +17,14 @@ from vispco import Pruner, Schedule, cost
 from vispco import models as zoo
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
+from vispco.core.runs.checkpoint_file import load_checkpoint
 from vispco.core.runs.run_record import RunFolderError
 from vispco.data import dataset
 from vispco.families import family_of
 from vispco.scorers import SCORERS, Chain, ScoringContext
 from vispco.scorers.learned import LearnedNetwork, LearnedScorer
 from vispco.scorers.learned.network import SHIPPED
-from vispco.search.gradient import checkpoint
+from vispco.search.gradient.training_loop import CHECKPOINT
 from vispco.search.learned import ScorerSettings, ScorerTrainer, train_scorer
 from vispco.search.objective import Objective
 
@@ -283,7 +284,7 @@ def test_a_killed_training_goes_on_to_the_same_numbers(tmp_path):
     again = trainer("madtp", tmp_path / "cut", steps=6)
     assert again.step == 4
     again.run()
-    expected, found = (checkpoint.load(tmp_path / name)[0] for name in ("whole", "cut"))
+    expected, found = (load_checkpoint(tmp_path / name / CHECKPOINT)[0] for name in ("whole", "cut"))
     assert all(torch.allclose(expected[n].float(), found[n].float(), rtol=1e-5, atol=1e-7) for n in expected)
 
 

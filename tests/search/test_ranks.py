@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from vispco.evaluation.frontier import Frontier
-from vispco.search.ranks import parts_by_weight
+from vispco.search.ranks import _parts_by_weight
 
 SCRIPT = Path(__file__).parent / "shared_search.py"
 TOLERANCE = 1e-5  # of KL: the batches are the same, the order of some sums is not
@@ -30,7 +30,7 @@ def launch(ranks, folder, samples=8):
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("weights", [(), (5.0,), (1.0,) * 7, (7, 7, 7, 7, 21, 14), tuple(range(1, 15))])
 def test_work_is_done_once_and_ends_together(weights, size):
-    parts = parts_by_weight(weights, size)
+    parts = _parts_by_weight(weights, size)
     assert sorted(place for part in parts for place in part) == list(range(len(weights)))
     loads = [sum(weights[place] for place in part) for part in parts]
     assert max(loads) - min(loads) <= max(weights, default=0)

@@ -10,6 +10,7 @@ import torch
 from search.random_batches import zoo_model
 from vispco import Schedule
 from vispco.core.errors import InvalidInputError, UnknownNameError
+from vispco.core.runs.checkpoint_file import load_checkpoint
 from vispco.cost import Workload
 from vispco.data import dataset
 from vispco.evaluation.evaluator import TaskEvaluator
@@ -17,12 +18,12 @@ from vispco.evaluation.frontier import Frontier
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.scorers.cost import workload_under
 from vispco.search import presets
-from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DescentSettings
+from vispco.search.gradient.training_loop import CHECKPOINT
 from vispco.search.gradient.training_settings import TrainingSettings
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.run_search import search
-from vispco.search.search_spec import SOLVERS, Effort
+from vispco.search.search_spec import SOLVERS, Effort, SearchSpec
 
 SMALL = Effort(
     batch_size=4,
@@ -126,9 +127,8 @@ def test_the_seed_reaches_a_training_whose_plan_was_not_given(samples, tmp_path)
     effort = replace(SMALL, batch_size=2, training=None)
     given = {"mode": "predictor", "solver": "projection", "budgets": [0.5], "effort": effort}
     search(model, processor, samples[:2], seed=7, directory=tmp_path, **given)
-    kept = checkpoint.load(tmp_path / "training")
-    assert kept is not None
-    assert kept[1]["plan"]["seed"] == 7
+    _, counters = load_checkpoint(tmp_path / "training" / CHECKPOINT)
+    assert counters["plan"]["seed"] == 7
 
 
 def test_a_saved_predictor_deploys_by_itself(samples, tmp_path):
@@ -176,6 +176,7 @@ def test_presets_are_the_papers_tables():
     Config.model_type = "llava"
     assert presets.for_model(Config, "steps").alpha == 10
     assert (presets.get("text").alpha, presets.get("text").rate) == (2, 4e-4)
-    assert presets.SearchPreset.from_dict({**presets.get("text").to_dict(), "newer": 1}) == presets.get("text")
+    kept = SearchSpec.of(preset="text").to_dict()
+    assert SearchSpec.from_dict({**kept, "preset": {**kept["preset"], "newer": 1}}).preset == presets.get("text")
     with pytest.raises(UnknownNameError, match="qwen"):
         presets.get("none")

@@ -50,7 +50,6 @@ def test_defaults_follow_from_mode_chain_and_model():
     assert SearchSpec.of(mode="static").solver == "projection"
     assert SearchSpec.of().solver == "table"
     assert SearchSpec.of(Prelude()).kernel.earliest_layer == 0
-    assert SearchSpec.of("fastv").with_chain(Prelude()).kernel.earliest_layer == 0
     model, _ = zoo_model()
     assert SearchSpec.of(kernel="linear").for_model(model.config).row is not None
     assert SearchSpec.of(preset="text").for_model(model.config).row.alpha == 2

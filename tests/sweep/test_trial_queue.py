@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 from sweep.synthetic import LAYERS, Factory
 from vispco.sweep import heartbeat
 from vispco.sweep import trial_queue as trials
-from vispco.sweep.heartbeat import KEY_PREFIX
+from vispco.sweep.heartbeat import _KEY_PREFIX
 from vispco.sweep.pools import Outcome
 from vispco.sweep.runner import Dispatcher
 from vispco.sweep.spec import SweepSpec
@@ -63,7 +63,7 @@ def test_of_two_trials_for_one_configuration_the_lower_number_counts(queues, mon
 def test_what_a_sweep_that_ended_was_running_is_queued_again_once(queues):
     one, other = queues()
     lost = one.claim()
-    other.study.set_attribute(KEY_PREFIX + "a", {"ended": True})
+    other.study.set_attribute(_KEY_PREFIX + "a", {"ended": True})
     other.requeue_abandoned()
     other.requeue_abandoned()
     again = other.claim()
@@ -79,7 +79,7 @@ def test_what_a_sweep_that_ended_was_running_is_queued_again_once(queues):
 def test_a_sweep_that_was_thought_dead_and_finishes_in_time_is_believed(queues):
     one, other = queues()
     slow = one.claim()
-    other.study.set_attribute(KEY_PREFIX + "a", {"ended": True})
+    other.study.set_attribute(_KEY_PREFIX + "a", {"ended": True})
     orphan = other.study.trials()[0]
     other.study.add_trial(TrialState.WAITING, orphan.params, orphan.distributions, {"config": "grid:0", "attempt": 1})
     finish(one, slow)
@@ -89,7 +89,7 @@ def test_a_sweep_that_was_thought_dead_and_finishes_in_time_is_believed(queues):
 def test_a_living_sweep_is_left_alone(queues):
     one, other = queues()
     one.claim()
-    with heartbeat.Heartbeat(lambda run, record: other.study.set_attribute(KEY_PREFIX + "a", record)):
+    with heartbeat.Heartbeat(lambda run, record: other.study.set_attribute(_KEY_PREFIX + "a", record)):
         other.requeue_abandoned()
     assert [t.state for t in other.study.trials()] == [TrialState.RUNNING]
 
@@ -135,7 +135,7 @@ def test_life_is_judged_by_the_process_here_and_by_the_beat_elsewhere(monkeypatc
     assert not monitor.is_dead("far", {**there, "beat": 1})
     now += 60
     assert not monitor.is_dead("far", {**there, "beat": 2})
-    now += heartbeat.STALE_SECONDS + 1
+    now += heartbeat._STALE_SECONDS + 1
     assert monitor.is_dead("far", {**there, "beat": 2})
     assert not monitor.is_dead("far", {**there, "beat": 3})
 

@@ -40,7 +40,7 @@ def test_the_cache_at_a_budget_is_that_of_the_most_tokens_that_meet_it(budget, m
     """A loop over all numbers of tokens, layer by layer, in plain arithmetic."""
     from vispco.timing import estimates
 
-    monkeypatch.setattr(estimates, "SHOWN_BUDGETS", (1.0, budget))
+    monkeypatch.setattr(estimates, "_SHOWN_BUDGETS", (1.0, budget))
     text, visual, told = 20, 60, {}
     for name in ("tiny-llava", "tiny-gemma"):
         config = read_config(name)

@@ -14,9 +14,8 @@ from vispco.timing import profiling
 from vispco.timing.profiling import (
     _falling_times,
     _fit_parts,
-    _fitted_schedules,
-    _many_drops,
     _nonnegative_weights,
+    _timed_schedules,
     profile_prompts,
 )
 
@@ -26,8 +25,7 @@ SIZES, ROW = np.array([1, 50, 100, 400]), np.array([0.5, 1.0, 1.8, 9.0])
 
 def tokens():
     """Of a prompt of 20 text and 200 visual tokens under the schedules of a fit, the unpruned one first."""
-    pruned = [(schedule.counts([200]) + 20)[0].tolist() for schedule in _fitted_schedules(LAYERS)]
-    return np.array([[220] * LAYERS, *pruned])
+    return np.array([(schedule.counts([200]) + 20)[0].tolist() for schedule in _timed_schedules(LAYERS)[:-1]])
 
 
 @given(scale=st.floats(0.5, 2.0), fixed=st.floats(0.0, 20.0), drop=st.floats(0.0, 5.0))
@@ -87,7 +85,7 @@ def test_one_disturbed_size_is_smoothed_and_a_fall_of_all_is_refused():
 
 @pytest.mark.parametrize("layers", [2, 3, 10, 36])
 def test_most_drops_are_timed_together(layers):
-    assert (np.diff(_many_drops(layers).retention) < 0).sum() == min(layers - 1, 8)
+    assert (np.diff(_timed_schedules(layers)[-1].retention) < 0).sum() == min(layers - 1, 8)
 
 
 @given(st.integers(0, 10_000), st.integers(3, 8))
@@ -99,6 +97,6 @@ def test_weights_are_those_of_an_independent_solver(seed, runs):
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 10, 36])
 def test_schedules_of_a_fit_suit_any_depth(layers):
-    for schedule in _fitted_schedules(layers):
+    for schedule in _timed_schedules(layers):
         assert len(schedule.retention) == layers
         assert schedule.retention[0] == 1.0

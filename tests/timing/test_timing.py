@@ -19,7 +19,7 @@ from vispco.scorers.mixture import chains_of
 from vispco.timing import BenchSettings, time_candidates
 from vispco.timing.candidate_options import CandidateOptions
 from vispco.timing.memory import Peak, _peak_in_child_process
-from vispco.timing.prefill import PartClock, count_flops, kv_bytes, time_parts
+from vispco.timing.prefill import _PartClock, count_flops, kv_bytes, time_parts
 
 LAYERS = 8
 HALF = PrunerSpec.of_schedule("fastv", Schedule.single(2, 0.25, LAYERS))
@@ -137,6 +137,6 @@ def test_a_process_of_its_own_knows_its_peak():
 
 def test_a_watched_pruner_keeps_the_chains_of_a_mixed_one():
     mixed = Pruner(MixedChain.of_chains(["divprune+fastv", "fastv"]), Schedule.full(4))
-    watched = PartClock(torch.device("cpu")).watch(mixed)
+    watched = _PartClock(torch.device("cpu")).watch(mixed)
     assert chains_of(watched.chain) == chains_of(mixed.chain)
     assert [layer for layer, _ in watched.chain.stages] == [0, 1]

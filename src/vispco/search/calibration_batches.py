@@ -27,7 +27,7 @@ _WINDOW = 128  # samples whose pictures are held at once
 class CalibrationBatches(Lazy[Batch]):
     """Batches of a list of samples, in its order (a search looks at the first ones first).
 
-    by_area: sort the samples of each window (`window_of`) by the area of their pictures, so that little is padded. `areas` has
+    by_area: sort the samples of each window (`_window_of`) by the area of their pictures, so that little is padded. `areas` has
     those of the windows opened so far.
     memory: bytes for what the teacher said, as many again for visual features, and for the batches that were used last; the
     rest waits on disk.
@@ -125,14 +125,27 @@ class CalibrationBatches(Lazy[Batch]):
         if not self.by_area:
             return self.samples[number]
         if number not in self._opened:
-            places = [place for place in window_of(number) if place < len(self.samples)]
+            places = [place for place in _window_of(number) if place < len(self.samples)]
             window = sorted((self.samples[place] for place in places), key=lambda sample: sample.area)
             self._opened |= zip(places, window, strict=True)
             self.areas |= {place: sample.area for place, sample in zip(places, window, strict=True)}
         return self._opened.pop(number)
 
 
-def window_of(number: int) -> range:
+class PickedBatches(Lazy[Batch]):
+    """Batches that `pick` makes of parts, each when it is asked for. lengths: samples of each, where they are known."""
+
+    def __init__(self, pick: Callable[[Any], Batch], parts: Sequence[Any], lengths: list[int] | None = None) -> None:
+        self.pick, self.parts, self.lengths = pick, parts, lengths
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def make(self, place: int) -> Batch:
+        return self.pick(self.parts[place])
+
+
+def _window_of(number: int) -> range:
     """The places of the samples that one is sorted among: the first 32, the next 32, the next 64, then 128 at a time.
 
     The rungs of a search end where windows do, so that none has small pictures alone.

@@ -75,13 +75,13 @@ class SearchRun:
         objective.journal = journal
         memory = free_memory(model.device) // 2 if memory is None else memory
         objective.memory = memory // 4
+        store = batches.store if batches is not None else store or FeatureStore(model, processor, memory=memory // 8)
+        for chain in (spec.chain, *spec.chains):  # the store keeps what any candidate reads of the vision tower
+            store.require(chain.needs_vision)
         if batches is not None:
-            _require_vision(batches.store, spec)
             for batch in batches:
                 objective.add_teacher(batch)
             return cls(spec, objective, batches, **options)
-        store = store or FeatureStore(model, processor, memory=memory // 8)
-        _require_vision(store, spec)
         encoded = store.encode(samples[:1], answers=True)
         size = sample_bytes(objective.cost.dimensions, encoded.length, sum(encoded.answer_lengths))
         batches = CalibrationBatches(
@@ -95,12 +95,6 @@ class SearchRun:
             by_area=bool(spec.chains),
         )
         return cls(spec, objective, batches, **options)
-
-
-def _require_vision(store: FeatureStore, spec: SearchSpec) -> None:
-    """The feature store keeps what any candidate reads of the vision tower."""
-    for chain in (spec.chain, *(spec.chains or ())):
-        store.require(chain.needs_vision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +155,7 @@ def _static(run: SearchRun, budget: float) -> FoundShape:
     spec, objective, name = run.spec, run.objective, ""
     journal = objective.journal
     if journal is not None:
-        settings = [spec.kernel.config(), budget, spec.solver, spec.row.to_dict(), asdict(spec.effort.descent)]
+        settings = [spec.kernel.config(), budget, spec.solver, asdict(spec.row), asdict(spec.effort.descent)]
         name = work_key(settings, spec.chain.to_dict(), *(batch.name for batch in run.batches))
         if name in journal:
             objective.spent.add(journal[name]["spent"])
@@ -192,11 +186,8 @@ def _joint(run: SearchRun) -> JointResult:
     chains, effort = spec.chains or (spec.chain,), spec.effort
     settings = effort.joint if spec.mode == "joint" else effort.one_chain
     settings = replace(settings, servable=spec.servable, seed=spec.seed)
-    samples, floor = (
-        sum(batch_lengths(run.batches)),
-        float(np.median(sample_floors(run.batches[:8], run.objective.cost))),
-    )
-    total = settings.expected_passes(len(chains), samples, spec.budgets, floor)
+    floor = float(np.median(sample_floors(run.batches[:8], run.objective.cost)))
+    total = settings.expected_passes(len(chains), sum(batch_lengths(run.batches)), spec.budgets, floor)
     with ProgressBar(total=total, show=run.show) as bar:
         table = measure_joint_table(
             run.objective, run.batches, chains, settings, bar.advance, spec.kernel, spec.budgets
@@ -204,21 +195,23 @@ def _joint(run: SearchRun) -> JointResult:
     predictor, held_out = fit_joint_predictor(run.objective, table)
     records: list[dict[str, Any]] = []
     for level, kl in held_out.items():
-        near = table.budget(level)
-        record = {"budget": near, **asdict(kl)}
-        best = table.best(level)
+        near, best = table.budget(level), table.best(level).name
         run.say(
-            f"budgets near {near:.0%}: {best.name}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"
+            f"budgets near {near:.0%}: {best}, KL {kl.static:.3g} with one configuration, {kl.predictor:.3g} by input"
         )
-        records.append({**record, "ranking": table.ranking.get(level)})
+        records.append({"budget": near, **asdict(kl), "ranking": table.ranking.get(level)})
     return JointResult([table.found(budget) for budget in spec.budgets], predictor, records)
 
 
 def _gradient(run: SearchRun) -> SearchResult:
-    spec, effort, objective, batches = run.spec, run.spec.work, run.objective, run.batches
+    spec, effort, objective, batches = run.spec, run.spec.effort, run.objective, run.batches
     predictor = Predictor.for_model(objective.model, spec.kernel, spec.chain, cost=objective.cost, **effort.predictor)
     predictor.to(objective.model.device)
-    plan = effort.training or TrainingSettings.of_passes(len(batches), spec.row.rate, seed=spec.seed)
+    plan = effort.training
+    if plan is None:
+        plan = TrainingSettings.of_passes(len(batches), spec.row.rate, seed=spec.seed)
+    elif spec.seed:  # 0 leaves the training's own seed
+        plan = replace(plan, seed=spec.seed)
     trainer = PredictorTrainer(
         objective,
         predictor,
@@ -228,15 +221,13 @@ def _gradient(run: SearchRun) -> SearchResult:
         settings=spec.row.lagrangian(),
         directory=None if run.folder is None else run.folder / "training",
     )
-    records: list[dict[str, Any]] = [dict(record) for record in trainer.run(show=run.show)]
-    trained = trainer.accelerator.unwrap_model(trainer.predictor)
-    return SearchResult([_consensus(run, trained, budget) for budget in spec.budgets], trained, records)
-
-
-@torch.no_grad()
-def _consensus(run: SearchRun, predictor: Predictor, budget: float) -> FoundShape:
-    """One shape for all samples, for `export`: the mean of the predicted parameters, with its KL on the first batch."""
-    params = [predictor(b.observation, torch.full((len(b),), budget)) for b in run.batches[:8]]
-    mean = torch.cat(params).mean(0).double()
-    kl = measure_shapes(run.objective, run.batches[0], run.spec.kernel, mean[None], budget).mean()
-    return FoundShape(budget, mean, float(kl))
+    records = [dict(record) for record in trainer.run(show=run.show)]
+    trained = trainer.accelerator.unwrap_model(trainer.module)
+    found = []
+    with torch.no_grad():
+        for budget in spec.budgets:  # for `export`: the mean of the predicted parameters, its KL on the first batch
+            params = [trained(b.observation, torch.full((len(b),), budget)) for b in batches[:8]]
+            mean = torch.cat(params).mean(0).double()
+            kl = measure_shapes(objective, batches[0], spec.kernel, mean[None], budget).mean()
+            found.append(FoundShape(budget, mean, float(kl)))
+    return SearchResult(found, trained, records)

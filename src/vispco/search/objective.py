@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -75,9 +76,8 @@ class Objective:
 
     def with_chain(self, chain: ChainLike) -> Objective:
         """The same objective under another chain of scorers, on the same bill and with the same journal."""
-        other = Objective(self.model, chain, cost=self.cost, relaxation=self.relaxation, direction=self.meter.direction)
-        other.spent, other.journal = self.spent, self.journal
-        other.tower, other.memory = self.tower, self.memory
+        other = copy.copy(self)
+        other.scorer, other.taught = Chain.of(chain), {}
         return other
 
     def workload(self, sizes: Tensor) -> Workload:
@@ -96,30 +96,20 @@ class Objective:
     def measure_kl(self, batch: Batch, counts: Tensor) -> Tensor:
         """KL [C, B] of candidate schedules counts [C, B, L] (whole tokens), tokens really dropped."""
         if self.journal is None:
-            return torch.stack([self.divergence(logits, batch) for logits in self._dropped(batch, counts)])
+            return torch.stack([self.divergence(logits, batch) for logits in self.pruned_logits(batch, counts)])
         asked = (batch.name, self.scorer.to_dict(), self.meter.direction, self.tower or ())
         names = [work_key(*asked, one.cpu().numpy().tobytes()) for one in counts]
         new = [place for place, name in enumerate(names) if name not in self.journal]
         for place in set(range(len(names))) - set(new):
             self._bill(counts[place], batch)  # as if it had not been known
-        for place, logits in zip(new, self._dropped(batch, counts[new]), strict=True):
+        for place, logits in zip(new, self.pruned_logits(batch, counts[new]), strict=True):
             self.journal.add(names[place], self.divergence(logits, batch).tolist())
         found = [self.journal[name] for name in names]
         return torch.tensor(found, dtype=batch.teacher.dtype, device=batch.teacher.device)
 
-    def measure_kl_and_match(self, batch: Batch, counts: Tensor) -> tuple[Tensor, Tensor]:
-        """KL [C, B], and whether greedy decoding writes the reference answer to the letter, bool [C, B]."""
-        mask, kl, right = batch.encoded.answer_mask, [], []
-        assert batch.encoded.labels is not None  # noqa: S101 - a batch has answers by construction
-        wanted = batch.encoded.labels[:, -mask.shape[1] :]
-        for logits in self._dropped(batch, counts):
-            kl.append(self.divergence(logits, batch))
-            right.append(((logits.argmax(-1) == wanted) | ~mask).all(-1))
-        return torch.stack(kl), torch.stack(right)
-
     @torch.no_grad()
-    def _dropped(self, batch: Batch, counts: Tensor) -> Iterator[Tensor]:
-        """Answer logits [B, A, V] under each candidate.
+    def pruned_logits(self, batch: Batch, counts: Tensor) -> Iterator[Tensor]:
+        """Answer logits [B, A, V] under each of candidate schedules counts [C, B, L].
 
         What the candidates' unpruned first layers compute is computed once. That saves time; on the bill, every
         candidate stands with its whole price, as it would in any other search.
@@ -142,11 +132,6 @@ class Objective:
             self._bill(one, batch)
             yield logits
 
-    def _bill(self, counts: Tensor, batch: Batch) -> None:
-        """Put a measured pass on the bill."""
-        self.spent.measured += self._flops(counts, batch)
-        self.spent.shared += self._flops_behind(counts, batch)
-
     def relaxed_kl(self, batch: Batch, retention: Tensor) -> Tensor:
         """KL [B] of a retention [B, L] with a gradient: hard masks forward, the paper's relaxation backward."""
         plan = TokenPlan(whole_tokens(retention, batch.num_visual), retention)
@@ -168,17 +153,16 @@ class Objective:
         """KL [B] of answer logits [B, A, V] from the unpruned model's, differentiable in them."""
         return self.meter(logits, batch.teacher, batch.encoded.answer_mask)
 
-    def _flops(self, counts: Tensor, batch: Batch) -> float:
-        return float(self.cost.bill(counts, self._with_answers(batch)).sum())
-
-    def _flops_behind(self, counts: Tensor, batch: Batch) -> float:
-        """The same without the layers before each sample's first drop, which every unpruned pass computes."""
-        L = counts.shape[1]
+    def _bill(self, counts: Tensor, batch: Batch) -> None:
+        """Put a measured pass on the bill."""
+        L, workload = counts.shape[1], self._with_answers(batch)
+        spent = float(self.cost.bill(counts, workload).sum())
+        # shared: without the layers before each sample's first drop, which every unpruned pass computes
         whole = (counts == batch.num_visual[:, None]).long().cumprod(-1).sum(-1)  # layers that every token enters
         mid = torch.tensor([self.scorer.site_at(layer) == "mid" for layer in range(L)] + [False])
         whole = torch.where(mid[whole], (whole - 1).clamp_min(0), whole)  # the last one's network sees fewer
-        before = self.cost.full(self._with_answers(batch)) * whole / L
-        return self._flops(counts, batch) - float(before.sum())
+        self.spent.measured += spent
+        self.spent.shared += spent - float((self.cost.full(workload) * whole / L).sum())
 
     def full_flops(self, batch: Batch) -> float:
         """Of an unpruned pass over a batch with its answers."""

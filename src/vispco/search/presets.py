@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from vispco.core.errors import UnknownNameError
 from vispco.search.gradient.lagrangian import LagrangianSettings
@@ -22,39 +22,28 @@ class SearchPreset:
     rate: float = 1e-4
     batch_size: int = 16
 
-    def lagrangian(self, **changes: Any) -> LagrangianSettings:
+    def lagrangian(self) -> LagrangianSettings:
         """The part that Algorithm 1 reads."""
-        return LagrangianSettings(
-            **{"lam": self.lam, "alpha": self.alpha, "beta": self.beta, "epsilon": self.epsilon, **changes}
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """From `to_dict`; keys that a newer version added are ignored."""
-        known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in data.items() if key in known})
+        return LagrangianSettings(lam=self.lam, alpha=self.alpha, beta=self.beta, epsilon=self.epsilon)
 
 
 # Table hyperparams_main: the same for FastV, SparseVLM and FitPrune.
-QWEN = SearchPreset(lam=100, alpha=5, epsilon=0.005, rate=1e-4)
-GEMMA = SearchPreset(lam=1, alpha=5, epsilon=0.005, rate=5e-4)
-LLAVA = SearchPreset(lam=100, alpha=10, epsilon=0.01, rate=5e-5)
+_QWEN = SearchPreset(lam=100, alpha=5, epsilon=0.005, rate=1e-4)
+_GEMMA = SearchPreset(lam=1, alpha=5, epsilon=0.005, rate=5e-4)
+_LLAVA = SearchPreset(lam=100, alpha=10, epsilon=0.01, rate=5e-5)
 # Section "Implementation Details": single-layer pruning on Qwen2.5-VL-3B.
-TEXT = SearchPreset(lam=100, alpha=2, epsilon=0.01, rate=4e-4)
+_TEXT = SearchPreset(lam=100, alpha=2, epsilon=0.01, rate=4e-4)
 
-_BY_MODEL = {"qwen": QWEN, "gemma": GEMMA, "llava": LLAVA}
+_BY_MODEL = {"qwen": _QWEN, "gemma": _GEMMA, "llava": _LLAVA}
 # Table hyperparams_ablation: Qwen2.5-VL-3B by kernel.
-BY_KERNEL = {
+_BY_KERNEL = {
     "linear": SearchPreset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
     "exponential": SearchPreset(lam=100, alpha=10, epsilon=0.005, sigma=1, rate=5e-5),
     "p-sigmoid": SearchPreset(lam=100, alpha=5, epsilon=0.01, sigma=1, rate=1e-4),
     "multi-step": SearchPreset(lam=1, alpha=10, epsilon=0.05, sigma=5, rate=1e-4),
 }
 # `steps` and `free` are ours: they take the single-layer row of the model.
-PRESETS = {"text": TEXT, **_BY_MODEL, **{f"qwen/{kernel}": row for kernel, row in BY_KERNEL.items()}}
+PRESETS = {"text": _TEXT, **_BY_MODEL, **{f"qwen/{kernel}": row for kernel, row in _BY_KERNEL.items()}}
 
 
 def get(name: str) -> SearchPreset:
@@ -71,6 +60,6 @@ def for_model(config: Any, kernel: str) -> SearchPreset:
     """
     kind = str(getattr(config, "model_type", "")).lower()
     family = next((name for name in _BY_MODEL if name in kind), "qwen")
-    if family == "qwen" and kernel in BY_KERNEL:
-        return BY_KERNEL[kernel]
+    if family == "qwen" and kernel in _BY_KERNEL:
+        return _BY_KERNEL[kernel]
     return _BY_MODEL[family]

@@ -42,7 +42,7 @@ def gather(own: _Item) -> list[_Item]:
     return found
 
 
-def parts_by_weight(weights: Sequence[float], size: int) -> list[list[int]]:
+def _parts_by_weight(weights: Sequence[float], size: int) -> list[list[int]]:
     """Places of the work of each rank, in order: the heaviest first, each to the rank that has the least so far."""
     parts: list[list[int]] = [[] for _ in range(size)]
     loads = [0.0] * size
@@ -66,7 +66,7 @@ def shared_over_ranks(
     rank, size = rank_and_size()
     if size == 1:
         return [work(item) for item in items]
-    parts = parts_by_weight(weights if weights is not None else [1.0] * len(items), size)
+    parts = _parts_by_weight(weights if weights is not None else [1.0] * len(items), size)
     own = [work(items[place]) for place in parts[rank]]
     journal = objective.journal
     found = gather((own, {} if journal is None else journal.take_new()))

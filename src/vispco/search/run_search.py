@@ -23,8 +23,8 @@ from vispco.pruner import search_files as disk
 from vispco.pruner.model_fingerprint import ModelFingerprint
 from vispco.scorers import ChainLike
 from vispco.search import ranks
-from vispco.search.evaluate_planners import evaluate_planners, with_selector
-from vispco.search.gradient import checkpoint
+from vispco.search.evaluate_planner import evaluate_planner, with_selector
+from vispco.search.gradient.training_loop import CHECKPOINT
 from vispco.search.modes import SearchRun, run_mode
 from vispco.search.search_journal import NAME as JOURNAL
 from vispco.search.search_journal import SearchJournal
@@ -76,10 +76,8 @@ def search(
             say(f"{place} holds the result of this search already")
             return Frontier.load(place / disk.FRONTIER)
         journal = None if place is None else SearchJournal(place, read_only=folder is None)
-        test_samples = samples if test is None else test
-        evaluator = TaskEvaluator(
-            model, processor, test_samples, spec.chain, batch_size=spec.effort.batch_size, scores=True
-        )
+        asked_of, batch_size = samples if test is None else test, spec.effort.batch_size
+        evaluator = TaskEvaluator(model, processor, asked_of, spec.chain, batch_size=batch_size, scores=True)
         alone = ranks.rank_and_size()[1] == 1  # many ranks share this pass, too, at the end
         if folder is not None and alone:
             _tell_unpruned(evaluator(), folder, say)
@@ -124,17 +122,8 @@ def search(
             """What a budget comes to on the test samples; of None, the unpruned model."""
             if budget is None:
                 return evaluator()
-            frontier = evaluate_planners(
-                model,
-                processor,
-                test_samples,
-                spec.chain,
-                {Budget.of(budget).amount: outcome.planner(run, budget)},
-                provenance={"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name},
-                evaluator=evaluator,
-                say=say,
-            )
-            point = frontier.points[0]
+            made_by = {"mode": spec.mode, "solver": spec.solver, "kernel": spec.kernel.name}
+            point = evaluate_planner(outcome.planner(run, budget), Budget.of(budget).amount, evaluator, made_by, say)
             return point if spec.mode != "joint" or spec.servable else with_selector(point, evaluator, objective.cost)
 
         searched: Sequence[Any] = spec.whole or spec.budgets
@@ -188,7 +177,7 @@ def _claimed(
         finished = folder.record.files.get(disk.FRONTIER) is not None  # it is written last, and has its checksum
         folder.until_finish(JOURNAL, write=not finished)
         if not finished:
-            folder.declare(*_WRITTEN, f"{_TRAINING}/{checkpoint.NAME}", f"{_TRAINING}/{disk.METRICS}")
+            folder.declare(*_WRITTEN, f"{_TRAINING}/{CHECKPOINT}", f"{_TRAINING}/{disk.METRICS}")
         yield _shared_place(folder, finished=finished)[0], folder, finished
         folder.finish()
 

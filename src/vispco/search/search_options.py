@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from vispco.search.presets import SearchPreset
     from vispco.search.search_spec import Effort, SearchSpec
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class PresetOptions:
         return row, replace(effort, batch_size=row.batch_size, training=plan)
 
 
-def _changed(values: T, name: str, text: str) -> T:
+def _changed(values: _T, name: str, text: str) -> _T:
     """The same dataclass with one field changed to what `text` says."""
     known = {each.name: getattr(values, each.name) for each in fields(values)}  # type: ignore[arg-type]
     optional = {each.name: str(each.type) for each in fields(values)}  # type: ignore[arg-type]

@@ -44,16 +44,9 @@ class Effort:
     joint: JointSettings = field(default_factory=JointSettings)
     one_chain: JointSettings = field(default_factory=lambda: ONE_CHAIN)
 
-    def seeded(self, seed: int) -> Effort:
-        """The same effort with another seed of what it draws; 0 leaves every part's own seed as it is."""
-        return self if seed == 0 or self.training is None else replace(self, training=replace(self.training, seed=seed))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Effort:
-        """From `to_dict`; keys that a newer version added are ignored."""
+        """From its fields as JSON has them; keys that a newer version added are ignored."""
         training = data.get("training")
         known: Effort = _known(cls(), data)
         return replace(
@@ -194,8 +187,16 @@ class SearchSpec:
             scorers = candidate_chains(servable=servable, cacheable=cacheable)
         chains = check_chains(scorers, servable=servable, cacheable=cacheable)
         effort = effort or Effort(batch_size=_JOINT_BATCH)
-        found = cls(chains[0], joint_kernel(servable=servable), mode="joint", chains=chains, effort=effort, **rest)
-        return replace(found, servable=servable, cacheable=cacheable)
+        return cls(
+            chains[0],
+            joint_kernel(servable=servable),
+            mode="joint",
+            chains=chains,
+            effort=effort,
+            servable=servable,
+            cacheable=cacheable,
+            **rest,
+        )
 
     @property
     def row(self) -> SearchPreset:
@@ -204,19 +205,9 @@ class SearchSpec:
             raise InvalidInputError("This search has no preset yet. Call for_model(model.config) first.")
         return self.preset
 
-    @property
-    def work(self) -> Effort:
-        """The effort with the seed of the search."""
-        return self.effort.seeded(self.seed)
-
     def for_model(self, config: Any) -> SearchSpec:
         """The same search with the paper's preset for a model's config, unless it has one."""
         return self if self.preset is not None else replace(self, preset=presets.for_model(config, self.kernel.name))
-
-    def with_chain(self, scorer: ChainLike) -> SearchSpec:
-        """The same search with another chain; the kernel follows its earliest layer."""
-        chain = Chain.of(scorer)
-        return replace(self, chain=chain, kernel=replace(self.kernel, earliest_layer=chain.earliest_layer))
 
     def relaxation(self) -> GaussianMask:
         """The gradient of the solver: projection takes ours (even), the Lagrangian the paper's."""
@@ -231,8 +222,8 @@ class SearchSpec:
             "solver": self.solver,
             "budgets": list(self.budgets),
             "cost": self.cost if isinstance(self.cost, str) else self.cost.to_dict(),
-            "preset": None if self.preset is None else self.preset.to_dict(),
-            "effort": self.effort.to_dict(),
+            "preset": None if self.preset is None else asdict(self.preset),
+            "effort": asdict(self.effort),
             "seed": self.seed,
             **({"scorers": [str(chain) for chain in self.chains], "servable": self.servable} if self.chains else {}),
             **({"cacheable": True} if self.cacheable else {}),
@@ -247,13 +238,13 @@ class SearchSpec:
         readers: dict[str, Callable[[Any], Any]] = {
             "kernel": lambda value: kernels.get(**value),
             "cost": lambda value: value if isinstance(value, str) else costs.from_dict(value),
-            "preset": lambda value: None if value is None else SearchPreset.from_dict(value),
+            "preset": lambda value: None if value is None else _known(SearchPreset(), value),
             "effort": Effort.from_dict,
             "budgets": tuple,
             "whole": tuple,
             "pixels": tuple,
         }
-        read = {name: readers.get(name, _same)(value) for name, value in given.items()}
+        read = {name: readers[name](value) if name in readers else value for name, value in given.items()}
         if data.get("mode") == "joint":
             left_out = ("mode", "kernel", "solver")
             return cls.of_chains(data["scorers"], **{k: v for k, v in read.items() if k not in left_out})
@@ -283,10 +274,6 @@ def _choose_solver(mode: str, solver: str | None) -> str:
             f"{did_you_mean(solver, SOLVERS[mode])}"
         )
     return solver or SOLVERS[mode][0]
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _known(default: Any, data: Mapping[str, Any]) -> Any:

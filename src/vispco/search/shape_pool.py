@@ -64,39 +64,32 @@ def sample_floors(batches: Sequence[Batch], cost: Cost) -> Array:
     return floors
 
 
-def typical_counts(objective: Objective, kernel: Kernel, params: Tensor, budget: float, size: Tensor) -> Tensor:
-    """Token counts [N, L] of shapes [N, P] at a budget, for a sample of size [1, 4]."""
-    N = len(params)
-    budgets = torch.full((N,), budget, dtype=torch.float64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BudgetWarning)  # reported where samples are measured
-        return counts_for_budget(
-            kernel,
-            params,
-            budgets,
-            objective.workload(size).repeat(N),
-            objective.cost,
-            gamma=deployed_gamma(kernel),
-            fill=False,
-        )
-
-
 def counts_at_budget(
-    objective: Objective, batch: Batch, kernel: Kernel, params: Tensor, budget: Tensor | float
+    objective: Objective, sizes: Tensor, kernel: Kernel, params: Tensor, budget: Tensor | float
 ) -> Tensor:
-    """Token counts [K, B, L] of shapes params [K, P] (or [K, B, P]) at a budget ([B] or one), as deployed."""
-    K, B = len(params), len(batch)
+    """Token counts [K, B, L] of shapes params [K, P] (or [K, B, P]) at a budget ([B] or one), as deployed.
+
+    sizes: int64 [B, 4], see `TokenLayout.prompt_sizes`.
+    """
+    K, B = len(params), len(sizes)
     rows = (params[:, None] if params.ndim == 2 else params).expand(K, B, -1).reshape(K * B, -1)
     counts = counts_for_budget(
         kernel,
         rows,
         torch.as_tensor(budget, dtype=torch.float64).expand(B).repeat(K),
-        objective.workload(batch.sizes).repeat(K),
+        objective.workload(sizes).repeat(K),
         objective.cost,
         gamma=deployed_gamma(kernel),
         fill=False,  # single tokens more in some layers change nothing that KL could see, and cost time
     )
     return counts.view(K, B, -1)
+
+
+def typical_counts(objective: Objective, kernel: Kernel, params: Tensor, budget: float, size: Tensor) -> Tensor:
+    """Token counts [N, L] of shapes [N, P] at a budget, for a sample of size [1, 4]."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BudgetWarning)  # reported where samples are measured
+        return counts_at_budget(objective, size, kernel, params, budget)[:, 0]
 
 
 def measure_shapes(
@@ -109,6 +102,6 @@ def measure_shapes(
     with warnings.catch_warnings():
         if not warn:
             warnings.simplefilter("ignore", BudgetWarning)
-        counts = counts_at_budget(objective, batch, kernel, params, budget)
+        counts = counts_at_budget(objective, batch.sizes, kernel, params, budget)
     unique, place = torch.unique(counts.flatten(1), dim=0, return_inverse=True)
     return objective.measure_kl(batch, unique.view(-1, *counts.shape[1:]))[place]

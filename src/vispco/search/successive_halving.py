@@ -24,7 +24,7 @@ _NUM_LEADERS = 3  # shapes whose neighbours are measured
 
 
 @dataclass(frozen=True)
-class RankedShapes:
+class _RankedShapes:
     """The shapes of the last rung, best first: params [K, P], mean KL [K] over `samples` samples, index [K] in the input."""
 
     params: Tensor
@@ -42,7 +42,7 @@ def rank_shapes(
     *,
     keep: int = 1,
     rungs: int = 3,
-) -> RankedShapes:
+) -> _RankedShapes:
     """The best `keep` shapes of params [K, P] at a budget, by mean KL over all batches.
 
     The first rung sees one batch, each further one more batches, until the last sees all; between two rungs the number
@@ -59,7 +59,7 @@ def rank_shapes(
         left = keep if rung == rungs else max(keep, round(len(params) * (keep / len(params)) ** (rung / rungs)))
         best = sums.argsort(stable=True)[:left]
         alive, sums = alive[best], sums[best]
-    return RankedShapes(params[alive], sums / max(seen, 1), seen, alive)
+    return _RankedShapes(params[alive], sums / max(seen, 1), seen, alive)
 
 
 def explored_shapes(

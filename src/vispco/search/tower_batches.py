@@ -34,7 +34,9 @@ class TowerBatches(CalibrationBatches):
         samples, first = self._chunk(place), place * self.batch_size
         encoded = self.store.encode(samples, answers=True, cut=self.setting.cut)
         if str(first) not in self.cache:
-            found = vars(self._observe(encoded))
+            with torch.no_grad(), recorded_embeddings(self.model) as seen:
+                answer_logits(self.model, encoded)
+                found = vars(observe(entered_layout(self.layout(encoded)), seen[0]))
             for row in range(len(samples)):
                 self.cache.put(str(first + row), {name: each[row : row + 1].clone() for name, each in found.items()})
         return self._batch(range(first, first + len(samples)), encoded)
@@ -47,12 +49,6 @@ class TowerBatches(CalibrationBatches):
         """Of a batch, its answers marked; it knows what the tower spent."""
         assert encoded.labels is not None  # noqa: S101 - a search has answers
         return self.setting.layout(self.model, encoded.inputs, encoded.labels != -100)
-
-    @torch.no_grad()
-    def _observe(self, encoded: Encoded) -> Observation:
-        with recorded_embeddings(self.model) as seen:
-            answer_logits(self.model, encoded)
-        return observe(entered_layout(self.layout(encoded)), seen[0])
 
     def _batch(self, index: Sequence[int], encoded: Encoded) -> Batch:
         seen = join_observations([Observation(**self._kept(number)) for number in index]).to(self.model.device)

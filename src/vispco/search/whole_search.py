@@ -84,7 +84,7 @@ class TowerSpace:
 
 
 @dataclass(frozen=True, eq=False)
-class WholePart:
+class _WholePart:
     """What was found for a budget: a tower setting, and a predictor of configurations of the language model under it.
 
     shares: see `WholePlanner`. ranking: the settings that were compared and their loss, best first.
@@ -107,7 +107,7 @@ class WholePart:
 
 
 @dataclass(eq=False)
-class Candidate:
+class _Candidate:
     """A setting under comparison: its batches, and the language model's objective for each chain.
 
     losses: the mean loss at each budget. best: at each budget the best shape of each chain, params [1, P].
@@ -129,10 +129,10 @@ class Candidate:
 
 
 @dataclass(frozen=True, eq=False)
-class WholeResult(SearchResult):
+class _WholeResult(SearchResult):
     """What was found for each budget of the whole prefill."""
 
-    parts: list[WholePart] = field(default_factory=list)
+    parts: list[_WholePart] = field(default_factory=list)
 
     def facts(self) -> dict[str, Any]:
         return {"parts": [{"budget": str(part.budget), "folder": f"part-{n}"} for n, part in enumerate(self.parts)]}
@@ -151,29 +151,27 @@ class WholeResult(SearchResult):
                 files.write_json(unfinished / NAME, spec.to_dict())
 
 
-def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None) -> WholeResult:
+def search_whole(run: SearchRun, processor: Any, space: TowerSpace | None = None) -> _WholeResult:
     """Find a setting of pictures and configurations of the language model for each budget of the run's spec."""
     budgets = [Budget.of(budget) for budget in run.spec.whole]
     space = space or TowerSpace(pixels=run.spec.pixels)
     ranked = compare_settings(run, processor, space, budgets)
-    parts: dict[Budget, WholePart] = {}
+    parts: dict[Budget, _WholePart] = {}
     for chosen in {id(each[0]): each[0] for each in ranked.values()}.values():
         own = [budget for budget in budgets if ranked[budget][0] is chosen]
         predictor, shares = _joint(run, chosen, own)
         for budget in own:
             within = [each for each in ranked[budget] if np.isfinite(each.losses[budget])]
             ranking = [(each.setting.name, each.losses[budget]) for each in within]
-            parts[budget] = WholePart(budget, chosen.setting, predictor, shares, ranking)
-    records = [
-        {"budget": str(budget), "pictures": parts[budget].setting.name, "ranking": parts[budget].ranking}
-        for budget in budgets
-    ]
-    return WholeResult([], records=records, parts=[parts[budget] for budget in budgets])
+            parts[budget] = _WholePart(budget, chosen.setting, predictor, shares, ranking)
+    found = [parts[budget] for budget in budgets]
+    records = [{"budget": str(e.budget), "pictures": e.setting.name, "ranking": e.ranking} for e in found]
+    return _WholeResult([], records=records, parts=found)
 
 
 def compare_settings(
     run: SearchRun, processor: Any, space: TowerSpace, budgets: Sequence[Budget]
-) -> dict[Budget, list[Candidate]]:
+) -> dict[Budget, list[_Candidate]]:
     """The best settings for each budget, best first.
 
     Cuts by the first scorer are compared on few samples, the best ones then with fewer pixels, and what is best then with the
@@ -181,9 +179,9 @@ def compare_settings(
     compared on more.
     """
     model, refused = run.objective.model, ""
-    known: dict[PictureSetting, Candidate | None] = {}
+    known: dict[PictureSetting, _Candidate | None] = {}
 
-    def candidate(setting: PictureSetting) -> Candidate | None:
+    def candidate(setting: PictureSetting) -> _Candidate | None:
         """None for a setting that the model's tower or its processor refuses."""
         nonlocal refused
         if setting not in known:
@@ -194,10 +192,10 @@ def compare_settings(
                 known[setting], refused = None, str(error)
             else:
                 objectives = {name: _objective(run, setting, name) for name in space.chains}
-                known[setting] = Candidate(setting, batches, objectives)
+                known[setting] = _Candidate(setting, batches, objectives)
         return known[setting]
 
-    def ranked(settings: Iterable[PictureSetting], budget: Budget, *, last: bool = False) -> list[Candidate]:
+    def ranked(settings: Iterable[PictureSetting], budget: Budget, *, last: bool = False) -> list[_Candidate]:
         usable = [each for setting in settings if (each := candidate(setting)) is not None]
         samples, shapes = (space.samples[-1], 1) if last else (space.samples[0], space.shapes)
         for each in usable:
@@ -227,7 +225,7 @@ def _objective(run: SearchRun, setting: PictureSetting, chain: str | Chain) -> O
     return objective
 
 
-def shape_losses(candidate: Candidate, budget: Budget, samples: int, shapes: int) -> torch.Tensor | None:
+def shape_losses(candidate: _Candidate, budget: Budget, samples: int, shapes: int) -> torch.Tensor | None:
     """The saturating loss of a few shapes of each chain on each sample, [C, M]; None where tower and text are over the budget.
 
     The best one of each chain is remembered, and is what one shape of it means from then on.
@@ -267,7 +265,7 @@ def _floor(batches: Sequence[Any], cost: Cost) -> float:
     return float(torch.cat(floors).mean()) + 1e-3
 
 
-def _joint(run: SearchRun, chosen: Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, Shares]:
+def _joint(run: SearchRun, chosen: _Candidate, budgets: Sequence[Budget]) -> tuple[JointPredictor, Shares]:
     """The joint search under a setting, at the levels that its budgets come to."""
     spec, setting, batches = run.spec, chosen.setting, chosen.batches
     usable = [chain for chain in spec.chains or (spec.chain,) if setting.retention is None or not chain.needs_vision]
@@ -283,9 +281,8 @@ def _joint(run: SearchRun, chosen: Candidate, budgets: Sequence[Budget]) -> tupl
         stage_ends=(),
         seed=spec.seed,
     )
-    total = settings.expected_passes(
-        len(chains), sum(batches.lengths), (), _floor([b for b, _ in entered], objective.cost)
-    )
+    floor = _floor([batch for batch, _ in entered], objective.cost)
+    total = settings.expected_passes(len(chains), sum(batches.lengths), (), floor)
     with ProgressBar(total=total, show=run.show) as bar:
         table = measure_joint_table(objective, batches, chains, settings, bar.advance, joint_kernel())
     predictor, held_out = fit_joint_predictor(objective, table)
@@ -293,33 +290,21 @@ def _joint(run: SearchRun, chosen: Candidate, budgets: Sequence[Budget]) -> tupl
         run.say(
             f"{setting.name}, level {level:.2f}: {table.best(level).name}, KL {kl.static:.3g}, {kl.predictor:.3g} by input"
         )
-    whole = [chosen.batch(place) for place in range(len(batches))]
-    return predictor, _shares(objective.cost, whole, predictor.sizes.tolist())
+    shares: dict[tuple[int, ...], tuple[float, float]] = {}  # of each size of a prompt
+    for batch, layout in (chosen.batch(place) for place in range(len(batches))):
+        rows = zip(batch.observation.sizes[:, :2].tolist(), *prefill_shares(objective.cost, layout), strict=True)
+        shares |= {tuple(size): (round(float(spent), 6), round(float(own), 6)) for size, spent, own in rows}
+    return predictor, [shares[tuple(size[:2])] for size in predictor.sizes.tolist()]
 
 
 def _levels(cost: Any, entered: Sequence[Any], budgets: Sequence[Budget]) -> tuple[float, ...]:
     """Levels that serve the budgets: the median of the samples, and for a mean budget some around it."""
     found: set[float] = set()
     for budget in budgets:
-        own = np.concatenate(
-            [
-                level_of(
-                    _entering_shares(cost, layout, budget.amount), text_floor(batch.num_text, batch.num_visual, cost)
-                )
-                for batch, layout in entered
-            ]
-        )
+        shares = np.concatenate([_entering_shares(cost, layout, budget.amount) for _, layout in entered])
+        own = level_of(shares, torch.cat([text_floor(b.num_text, b.num_visual, cost) for b, _ in entered]))
         middle = float(np.median(own))
         ends = [float(np.quantile(own, share)) for share in (0.1, 0.9)]
         factors = (0.3, 0.55, 1.0, 1.6, 2.5) if budget.is_mean else (1.0,)
         found |= {middle * factor for factor in factors} | ({*ends} if ends[1] > 1.5 * ends[0] else set())
     return tuple(sorted({round(min(_MOST_LEVEL, max(_LEAST_LEVEL, level)), 2) for level in found}))
-
-
-def _shares(cost: Cost, entered: Sequence[Any], sizes: Sequence[Sequence[int]]) -> Shares:
-    """`vispco.pruner.whole_planner.prefill_shares` of calibration samples by their sizes [n, 4]."""
-    known: dict[tuple[int, ...], tuple[float, float]] = {}
-    for batch, layout in entered:
-        rows = zip(batch.observation.sizes[:, :2].tolist(), *prefill_shares(cost, layout), strict=True)
-        known |= {tuple(size): (round(float(spent), 6), round(float(own), 6)) for size, spent, own in rows}
-    return [known[tuple(size[:2])] for size in sizes]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Any
 
 from vispco.core.errors import VispcoError
 from vispco.core.schedule import Schedule
@@ -36,27 +36,6 @@ class Outcome:
     evaluation: Evaluation | None = None
     error: str | None = None
 
-    @property
-    def lost(self) -> bool:
-        return self.evaluation is None and self.error is None
-
-
-class WorkerPool(Protocol):
-    """Workers that evaluate schedules. A worker that dies is replaced, and its job is reported as lost."""
-
-    @property
-    def free(self) -> int:
-        """The number of workers that have built their evaluator and wait for a job."""
-
-    def submit(self, job: int, schedule: Schedule) -> None:
-        """Give a job to a free worker."""
-
-    def wait(self, timeout: float) -> list[Outcome]:
-        """Return the outcomes since the last call. If there are none, wait up to `timeout` seconds for one."""
-
-    def close(self) -> None:
-        """Stop all workers at once."""
-
 
 def _evaluate(evaluator: Evaluator, job: int, schedule: Schedule) -> Outcome:
     """Run one job. An exception of the evaluator becomes the error of the configuration."""
@@ -76,7 +55,7 @@ def _build(factory: Factory) -> Evaluator:
 
 
 class InlinePool:
-    """Evaluates in this process, one schedule after another."""
+    """Evaluates in this process, one schedule after another. It has the methods of `LocalPool`."""
 
     def __init__(self, factory: Factory) -> None:
         self._evaluator = _build(factory)
@@ -111,7 +90,10 @@ _PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class LocalPool:
-    """`workers` processes, each connected by a pipe. The end of the pipe tells each side that the other one died."""
+    """`workers` processes, each connected by a pipe. The end of the pipe tells each side that the other one died.
+
+    A worker that dies is replaced, and its job is reported without an outcome.
+    """
 
     def __init__(self, factory: Factory, workers: int) -> None:
         self._factory = factory
@@ -127,9 +109,11 @@ class LocalPool:
 
     @property
     def free(self) -> int:
+        """The number of workers that have built their evaluator and wait for a job."""
         return sum(worker.ready and worker.job is None for worker in self._workers)
 
     def submit(self, job: int, schedule: Schedule) -> None:
+        """Give a job to a free worker."""
         worker = next(w for w in self._workers if w.ready and w.job is None)
         worker.job = job
         try:
@@ -138,11 +122,13 @@ class LocalPool:
             return
 
     def wait(self, timeout: float) -> list[Outcome]:
+        """The outcomes since the last call; if there are none, those of the next `timeout` seconds."""
         ready = set(wait([worker.pipe for worker in self._workers], timeout))
         outcomes = (self._receive(index) for index, worker in enumerate(self._workers) if worker.pipe in ready)
         return [outcome for outcome in outcomes if outcome is not None]
 
     def close(self) -> None:
+        """Stop all workers at once."""
         for worker in self._workers:
             worker.pipe.close()  # a worker that waits for a job then exits by itself
             if not worker.ready or worker.job is not None:
@@ -192,11 +178,12 @@ class LocalPool:
         return _Worker(process, ours)
 
 
+@dataclass(eq=False)
 class _Worker:
-    def __init__(self, process: Any, pipe: Connection) -> None:
-        self.process, self.pipe = process, pipe
-        self.ready = False
-        self.job: int | None = None
+    process: Any
+    pipe: Connection
+    ready: bool = False
+    job: int | None = None
 
 
 @contextmanager

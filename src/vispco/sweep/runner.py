@@ -23,7 +23,7 @@ with needs_extra("Sweeps need Optuna and SQLAlchemy", "search"):
 
 from vispco.data.sample import Sample
 from vispco.sweep.heartbeat import Heartbeat
-from vispco.sweep.pools import Factory, InlinePool, LocalPool, Outcome, WorkerPool
+from vispco.sweep.pools import Factory, InlinePool, LocalPool
 from vispco.sweep.spec import SweepSpec
 from vispco.sweep.study import JOURNAL, WRITTEN, SweepStudy, open_storage
 from vispco.sweep.trial_queue import Claim, TrialQueue
@@ -65,7 +65,9 @@ OnProgress = Callable[[Progress], None]
 class Dispatcher:
     """Connects a trial queue and a pool of workers."""
 
-    def __init__(self, queue: TrialQueue, pool: WorkerPool, path: Path, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self, queue: TrialQueue, pool: InlinePool | LocalPool, path: Path, on_progress: OnProgress | None
+    ) -> None:
         self.queue, self.pool, self.path, self.on_progress = queue, pool, path, on_progress
         self._claims: dict[int, Claim] = {}
         self._start_time = time.monotonic()
@@ -76,9 +78,19 @@ class Dispatcher:
         """Run until every configuration is done or has failed, here or elsewhere. The frontier is saved in any case."""
         try:
             while not self._finished():
-                self._submit()
+                if self._due("requeue", _REQUEUE_SECONDS):
+                    self.queue.requeue_abandoned()
+                while self.pool.free and (claim := self.queue.claim()) is not None:
+                    self._claims[claim.number] = claim
+                    self.pool.submit(claim.number, claim.schedule)
                 for outcome in self.pool.wait(_POLL_SECONDS):
-                    self._record(outcome)
+                    claim = self._claims.pop(outcome.job)
+                    if outcome.evaluation is not None:
+                        self.queue.record(claim, outcome.evaluation)
+                    elif outcome.error is not None:
+                        self.queue.fail(claim, outcome.error)
+                    else:
+                        self.queue.requeue(claim, "Its worker died.", died=True)
                 if self._due("save", _SAVE_SECONDS):
                     self.queue.frontier().save(self.path)
         finally:
@@ -91,25 +103,6 @@ class Dispatcher:
             finally:  # even when the storage is gone
                 self.queue.frontier().save(self.path)
         return self.queue.frontier()
-
-    def _submit(self) -> None:
-        if self._due("requeue", _REQUEUE_SECONDS):
-            self.queue.requeue_abandoned()
-        while self.pool.free:
-            claim = self.queue.claim()
-            if claim is None:
-                return
-            self._claims[claim.number] = claim
-            self.pool.submit(claim.number, claim.schedule)
-
-    def _record(self, outcome: Outcome) -> None:
-        claim = self._claims.pop(outcome.job)
-        if outcome.evaluation is not None:
-            self.queue.record(claim, outcome.evaluation)
-        elif outcome.error is not None:
-            self.queue.fail(claim, outcome.error)
-        else:
-            self.queue.requeue(claim, "Its worker died.", died=True)
 
     def _finished(self) -> bool:
         self.queue.refresh()
@@ -175,7 +168,7 @@ def run(
         opened = open_storage(storage, folder.path)
         study = SweepStudy.open(opened, name, spec.identity(fingerprint))
         path = folder.file(f"{name}.frontier.json")
-        pool: WorkerPool = LocalPool(factory, workers) if workers else InlinePool(factory)
+        pool = LocalPool(factory, workers) if workers else InlinePool(factory)
         try:
             with Heartbeat(study.set_attribute) as heartbeat:
                 queue = TrialQueue(study, plan, heartbeat.run)

@@ -62,11 +62,6 @@ class _Parameter:
             return float(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
         return float(rng.uniform(self.low, self.high))
 
-    def between(self, start: float, end: float, share: float) -> float:
-        """Return the value `share` of the way from start to end."""
-        value = start + (end - start) * share
-        return round(value) if self.integer else value
-
 
 class Space(ABC):
     """A family of schedules over `num_layers` layers.
@@ -107,10 +102,12 @@ class Space(ABC):
 
     def between(self, start: Params, end: Params, share: float, *, move_integers: bool = True) -> Params:
         """Return the parameters `share` of the way from start to end."""
-        return {
-            p.name: p.between(start[p.name], end[p.name], share if move_integers or not p.integer else 0.0)
-            for p in self.parameters
-        }
+        found = {}
+        for p in self.parameters:
+            moved = share if move_integers or not p.integer else 0.0
+            value = start[p.name] + (end[p.name] - start[p.name]) * moved
+            found[p.name] = round(value) if p.integer else value
+        return found
 
 
 class SingleSpace(Space):
@@ -152,7 +149,7 @@ class _StagesSpace(Space):
         return Schedule.stages(dict(zip(layers, heights, strict=True)), self.num_layers)
 
 
-class FreeSpace(Space):
+class _FreeSpace(Space):
     """Any non-increasing curve: sorted uniform numbers, raised to a random power.
 
     Without the power, all curves of a deep model would be close to the straight line from 1 to 0, at half the cost.
@@ -203,8 +200,8 @@ def _descending(shares: list[float]) -> list[float]:
     return values
 
 
-SPACES: dict[str, type[SingleSpace | _StagesSpace | FreeSpace]] = {
-    space.name: space for space in (SingleSpace, _StagesSpace, FreeSpace)
+_SPACES: dict[str, type[SingleSpace | _StagesSpace | _FreeSpace]] = {
+    space.name: space for space in (SingleSpace, _StagesSpace, _FreeSpace)
 }
 
 
@@ -212,9 +209,9 @@ def get(name: str, num_layers: int, earliest_layer: int = 1) -> Space:
     """Return the space `single`, `stages`, `free` or `kernel:NAME`."""
     if name.startswith("kernel:"):
         return _KernelSpace(name.removeprefix("kernel:"), num_layers, earliest_layer)
-    if name not in SPACES:
-        raise UnknownNameError("space", name, [*SPACES, "kernel:NAME"])
-    return SPACES[name](num_layers, earliest_layer)
+    if name not in _SPACES:
+        raise UnknownNameError("space", name, [*_SPACES, "kernel:NAME"])
+    return _SPACES[name](num_layers, earliest_layer)
 
 
 CostFunction = Callable[[Schedule], float]
@@ -278,25 +275,23 @@ class CostRange:
         most expensive configuration.
         """
         if self.grid is not None:
-            return params if self.contains(params) else min(self.grid, key=lambda other: self._distance(params, other))
+            if self.contains(params):
+                return params
+            widths = {p.name: p.high - p.low or 1.0 for p in self.space.parameters}
+            return min(self.grid, key=lambda other: sum(abs(params[n] - other[n]) / w for n, w in widths.items()))
         ends = self._ends
         cheapest, dearest = (self._cost(end) for end in ends)
         for _ in range(_MAX_STARTS if cheapest <= self.high and dearest >= self.low else 0):
-            moved = self._move(params, ends)
+            if self.contains(params):
+                return params
+            end = ends[0] if self._cost(params) > self.high else ends[1]
+            moved, last = self._bisect(params, end, move_integers=True)
+            if moved is None:  # a step in a layer index skipped the range: keep the indices and move the shares alone
+                moved, _ = self._bisect(last, end, move_integers=False)
             if moved is not None:
                 return moved
             params = self.space.draw(rng)
         raise self._empty_range_error(cheapest, dearest)
-
-    def _move(self, params: Params, ends: tuple[Params, Params]) -> Params | None:
-        cost = self._cost(params)
-        if self.low <= cost <= self.high:
-            return params
-        end = ends[0] if cost > self.high else ends[1]
-        moved, last = self._bisect(params, end, move_integers=True)
-        if moved is None:  # a step in a layer index skipped the range: keep the indices and move the shares alone
-            moved, _ = self._bisect(last, end, move_integers=False)
-        return moved
 
     def _bisect(self, start: Params, end: Params, *, move_integers: bool) -> tuple[Params | None, Params]:
         """Return a configuration in the range between start and end (or None), and the last one on the start's side."""
@@ -322,9 +317,6 @@ class CostRange:
         drawn = [self.space.draw(rng) for _ in range(_MAX_STARTS)]
         ranked = sorted([*corners, *drawn], key=self._cost)
         return ranked[0], ranked[-1]
-
-    def _distance(self, one: Params, other: Params) -> float:
-        return sum(abs(one[p.name] - other[p.name]) / (p.high - p.low or 1.0) for p in self.space.parameters)
 
     def _cost(self, params: Params) -> float:
         return self.cost(self.space.schedule(params))

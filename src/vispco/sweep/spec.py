@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from vispco.sweep.spaces import Params, Space
 
-STRATEGIES = ("grid", "random", "tpe", "nsga2")
+_STRATEGIES = ("grid", "random", "tpe", "nsga2")
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class SweepSpec:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InvalidInputError(f"seed={self.seed} was given. Give 0 or more.")
-        if self.strategy not in STRATEGIES:
-            raise UnknownNameError("strategy", self.strategy, list(STRATEGIES))
+        if self.strategy not in _STRATEGIES:
+            raise UnknownNameError("strategy", self.strategy, list(_STRATEGIES))
         if self.trials is not None and self.trials < 1:
             raise InvalidInputError(f"trials={self.trials} was given. A sweep needs at least one.")
         if self.trials is None and self.strategy != "grid":
@@ -100,11 +100,6 @@ class SweepSpec:
         grid = space.grid() if within is None else within.grid  # refuses a range without configurations
         if self.strategy in ("tpe", "nsga2"):
             return SweepPlan(self.strategy, space, self.trials or 0, self.seed, cost_range=within)
-        fixed = tuple(self._configurations(space, within, grid))
-        return SweepPlan(self.strategy, space, len(fixed), self.seed, fixed, within)
-
-    def _configurations(self, space: Space, within: CostRange | None, grid: list[Params] | None) -> Sequence[Params]:
-        """The grid, or random configurations: of a grid without replacement."""
         if self.strategy == "grid":
             if grid is None:
                 raise InvalidInputError(
@@ -116,11 +111,13 @@ class SweepSpec:
                     f"This grid has {len(grid)} configurations and trials={self.trials} was given. "
                     "Leave trials out to run all of them, or take the strategy random, which draws some of them."
                 )
-            return grid
-        if grid is not None:  # the first ones of a fixed shuffle, so that more trials only add to it
-            return [grid[i] for i in np.random.default_rng(self.seed).permutation(len(grid))[: self.trials]]
-        draw = space.draw if within is None else within.draw
-        return [draw(np.random.default_rng((self.seed, index))) for index in range(self.trials or 0)]
+            fixed = grid
+        elif grid is not None:  # the first ones of a fixed shuffle, so that more trials only add to it
+            fixed = [grid[i] for i in np.random.default_rng(self.seed).permutation(len(grid))[: self.trials]]
+        else:
+            draw = space.draw if within is None else within.draw
+            fixed = [draw(np.random.default_rng((self.seed, index))) for index in range(self.trials or 0)]
+        return SweepPlan(self.strategy, space, len(fixed), self.seed, tuple(fixed), within)
 
     def identity(self, fingerprint: Mapping[str, Any] | None) -> dict[str, Any]:
         """Settings that must be the same for a study to be continued; fingerprint: what its results depend on besides."""

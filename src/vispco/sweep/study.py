@@ -138,7 +138,26 @@ class SweepStudy:
     @classmethod
     def open(cls, storage: _SweepStorage, name: str, identity: Mapping[str, Any]) -> SweepStudy:
         """Create the study `name`, or open an existing one with the same `identity` (model, space, tasks, ...)."""
-        return cls(_open_optuna_study(storage, name, identity), storage)
+        wanted = json.loads(json.dumps(identity))
+        with storage.state_lock():
+            study = optuna.create_study(
+                storage=storage.backend, study_name=name, directions=_DIRECTIONS, load_if_exists=True
+            )
+            found = study.user_attrs.get(_IDENTITY)
+            if found is None and not study.get_trials(deepcopy=False):
+                study.set_user_attr(_IDENTITY, wanted)
+                found = wanted
+        if found is None:
+            raise InvalidInputError(f"The study {name!r} in {storage.name} was not made by vispco. Give another name.")
+        existing, given = _flatten(found), _flatten(wanted)
+        differing = sorted(key for key in {*existing, *given} if existing.get(key) != given.get(key))
+        if differing:
+            theirs, ours = (", ".join(f"{key}={one.get(key)!r}" for key in differing) for one in (existing, given))
+            raise InvalidInputError(
+                f"The study {name!r} in {storage.name} is another sweep: it has {theirs}; this one has {ours}. Give another "
+                "name, or the same settings to continue it."
+            )
+        return cls(study, storage)
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials; the index of a trial is its number."""
@@ -205,34 +224,7 @@ class SweepStudy:
         return self._trial_ids[number]
 
 
-def _open_optuna_study(storage: _SweepStorage, name: str, identity: Mapping[str, Any]) -> optuna.Study:
-    wanted = json.loads(json.dumps(identity))
-    with storage.state_lock():
-        study = optuna.create_study(
-            storage=storage.backend, study_name=name, directions=_DIRECTIONS, load_if_exists=True
-        )
-        attributes = study.user_attrs
-        found = attributes.get(_IDENTITY)
-        if found is None and not study.get_trials(deepcopy=False):
-            study.set_user_attr(_IDENTITY, wanted)
-            return study
-    if found is None:
-        raise InvalidInputError(f"The study {name!r} in {storage.name} was not made by vispco. Give another name.")
-    existing, given = _flatten(found), _flatten(wanted)
-    differing = sorted(key for key in {*existing, *given} if existing.get(key) != given.get(key))
-    if differing:
-        raise InvalidInputError(
-            f"The study {name!r} in {storage.name} is another sweep: it has {_listed(existing, differing)}; "
-            f"this one has {_listed(given, differing)}. Give another name, or the same settings to continue it."
-        )
-    return study
-
-
 def _flatten(identity: Mapping[str, Any]) -> dict[str, Any]:
     own = {key: value for key, value in identity.items() if key != "fingerprint"}
     more = identity.get("fingerprint", {})
     return own | {f"samples {key}" if key in own else key: value for key, value in more.items()}  # both have a seed
-
-
-def _listed(identity: Mapping[str, Any], keys: list[str]) -> str:
-    return ", ".join(f"{key}={identity.get(key)!r}" for key in keys)

@@ -10,7 +10,7 @@ change:
 
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -67,29 +67,6 @@ def failed(trial: FrozenTrial) -> bool:
     return bool(trial.state == TrialState.FAIL and ERROR in trial.user_attrs and _LOST not in trial.user_attrs)
 
 
-def _settled(trials: Iterable[FrozenTrial], names: dict[int, str]) -> tuple[set[str], set[str]]:
-    """Return the configurations that are done and those that failed."""
-    done, errors = set(), set()
-    for trial in trials:
-        if _succeeded(trial):
-            done.add(names[trial.number])
-        elif failed(trial):
-            errors.add(names[trial.number])
-    return done, errors - done
-
-
-def _to_point(trial: FrozenTrial, study: str) -> Point | None:
-    """Return the frontier point of a finished trial, None if it has none.
-
-    The provenance holds neither the number nor the time of the trial: a killed and continued sweep has equal points.
-    """
-    attributes = trial.user_attrs
-    if not _succeeded(trial) or _SAME_AS in attributes:
-        return None
-    provenance = {"study": study, _CONFIG: attributes[_CONFIG]}
-    return Point(Schedule.from_dict(attributes[_SCHEDULE]), Evaluation.from_dict(attributes[_EVALUATION]), provenance)
-
-
 _MAX_LOOKAHEAD = 16
 _MAX_DEATHS = 3  # a configuration whose worker dies this often is recorded as failed
 
@@ -108,7 +85,7 @@ class TrialQueue:
 
     def __init__(self, study: SweepStudy, plan: SweepPlan, run: str) -> None:
         self.study, self.plan, self.run = study, plan, run
-        self._points: dict[int, Point | None] = {}
+        self._points: dict[int, Point] = {}
         self._monitor = HeartbeatMonitor()
         self._trials: list[FrozenTrial] = []
         self._lookahead = 1  # number of next configurations to choose among; grows when other processes are faster
@@ -129,7 +106,10 @@ class TrialQueue:
                 self._lookahead = min(2 * self._lookahead, _MAX_LOOKAHEAD)
                 continue
             claim = self._make_claim(number, config)
-            known = self._find_repeated(claim)
+            if self.plan.fixed is not None:
+                return claim
+            self.refresh()  # a sampler may suggest a schedule again
+            known = next((point for point in self.frontier() if point.schedule == claim.schedule), None)
             if known is None:
                 return claim
             self.study.set_trial_attributes(number, **{_SAME_AS: known.provenance[_CONFIG]})
@@ -188,15 +168,25 @@ class TrialQueue:
 
     def counts(self) -> tuple[int, int]:
         """Return how many configurations of the plan are done and how many failed."""
-        done, failed = _settled(self._trials, _configuration_names(self._trials, self.plan))
-        return len(done & self._wanted), len(failed & self._wanted)
+        names = _configuration_names(self._trials, self.plan)
+        done = {names[trial.number] for trial in self._trials if _succeeded(trial)} & self._wanted
+        errors = {names[trial.number] for trial in self._trials if failed(trial)} & self._wanted
+        return len(done), len(errors - done)
 
     def frontier(self) -> Frontier:
-        """Return all results of this study."""
+        """Return all results of this study.
+
+        The provenance holds neither the number nor the time of a trial: a killed and continued sweep has equal points.
+        """
         for trial in self._trials:
-            if trial.number not in self._points and trial.state.is_finished():
-                self._points[trial.number] = _to_point(trial, self.study.name)
-        return Frontier(p for p in self._points.values() if p is not None)
+            if trial.number in self._points or not _succeeded(trial) or _SAME_AS in trial.user_attrs:
+                continue
+            schedule, evaluation = (trial.user_attrs[name] for name in (_SCHEDULE, _EVALUATION))
+            provenance = {"study": self.study.name, _CONFIG: trial.user_attrs[_CONFIG]}
+            self._points[trial.number] = Point(
+                Schedule.from_dict(schedule), Evaluation.from_dict(evaluation), provenance
+            )
+        return Frontier(self._points.values())
 
     def _take(self) -> tuple[int, list[FrozenTrial]] | None:
         """Take a waiting trial in one step, or add a new one. Return its number and the trials up to it at least."""
@@ -224,12 +214,7 @@ class TrialQueue:
         params = self.plan.fixed[index]
         distributions = {p.name: p.distribution for p in self.plan.space.parameters}
         schedule = self.plan.space.schedule(params).to_dict()
-        attributes = {
-            _CONFIG: self.plan.name(index),
-            _ATTEMPT: 0,
-            _SCHEDULE: schedule,
-            _RUN: self.run,
-        }
+        attributes = {_CONFIG: self.plan.name(index), _ATTEMPT: 0, _SCHEDULE: schedule, _RUN: self.run}
         return self.study.add_trial(TrialState.RUNNING, params, distributions, attributes)
 
     def _reason_to_drop(self, study_trials: Sequence[FrozenTrial], number: int, config: str) -> str | None:
@@ -255,13 +240,6 @@ class TrialQueue:
         schedule = self.plan.space.schedule(self.plan.suggest(trial, index))
         self.study.set_trial_attributes(number, **{_CONFIG: config, _SCHEDULE: schedule.to_dict()})
         return Claim(number, config, schedule)
-
-    def _find_repeated(self, claim: Claim) -> Point | None:
-        """Return the known point of a schedule that a sampler suggests again, None if it is new."""
-        if self.plan.fixed is not None:
-            return None
-        self.refresh()
-        return next((point for point in self.frontier() if point.schedule == claim.schedule), None)
 
     def _queue_again(self, trial: FrozenTrial, config: str, reason: str, deaths: int) -> None:
         """Add the new trial first, then end the old one: a process that dies in between leaves one too many, not none."""

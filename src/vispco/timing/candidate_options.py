@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vispco.pruner.pruner_spec import PrunerSpec
 
 UNPRUNED = "unpruned"
-FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
+_FASTV = "single:2:0.5"  # as its paper has it: after the second layer, half of the tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class CandidateOptions:
 
         named = [*(self.pruner or ()), *(self.schedule or ())]
         found: list[tuple[str, PrunerSpec]] = []
-        for text in named or ([] if self.method else [FASTV]):
+        for text in named or ([] if self.method else [_FASTV]):
             if Path(text).is_dir() or (Path(text).is_file() and is_pruner(read_json(text))):
                 saved = PrunerSpec.load(text)
                 if saved.fixed:

@@ -31,7 +31,7 @@ from vispco.sweep.spaces import RATIOS
 from vispco.timing.describe_settings import DescribeSettings
 
 _DTYPES = {"float32": 4, "bfloat16": 2, "float16": 2}
-SHOWN_BUDGETS = (1.0, 0.5, 0.1)
+_SHOWN_BUDGETS = (1.0, 0.5, 0.1)
 _CALIBRATION = 256  # samples of a static search, as the command takes them from a file
 _EARLY = 2  # the layer where tokens leave in the example of a budget: FastV's
 _RUNGS = 3  # of the successive halving of a static search
@@ -74,7 +74,7 @@ def describe(
     workload, (parameters, vision) = Workload(at.text, visual), _count_parameters(config)
     family = FAMILIES.get(config.model_type)
     sliding = sum(window is not None for window in size.windows)
-    caches = {f"{budget:.0%}": _kv_bytes(prices["exact"], workload, budget) for budget in SHOWN_BUDGETS}
+    caches = {f"{budget:.0%}": _kv_bytes(prices["exact"], workload, budget) for budget in _SHOWN_BUDGETS}
     return {
         "model": name,
         "model_type": config.model_type,
@@ -90,7 +90,7 @@ def describe(
         "visual_tokens": visual,
         "text_tokens": at.text,
         "flops": {
-            key: {f"{budget:.0%}": cost.full(workload).item() * budget for budget in SHOWN_BUDGETS}
+            key: {f"{budget:.0%}": cost.full(workload).item() * budget for budget in _SHOWN_BUDGETS}
             for key, cost in prices.items()
         },
         "prefill": _whole_prefill(config, grid, float(prices["exact"].full(workload))),

@@ -16,7 +16,8 @@ from vispco.evaluation.encoded import encode
 from vispco.pruner.measured_planner import flops_fraction, time_share
 from vispco.timing.profiling import load_profile
 
-FAR = 4  # times the longest prompt that was measured: up to there a break-even is looked for
+_TYPICAL = 32  # samples whose median size is the typical one
+_FAR = 4  # times the longest prompt that was measured: up to there a break-even is looked for
 
 
 def measured_cost(model: Any, batch: int) -> Measured | None:
@@ -47,7 +48,7 @@ def break_even(cost: Measured, retention: Sequence[float], num_text: int) -> int
         counts = (curve * visual).round().long()
         return float(cost.bill(counts, workload)) < float(cost.full(workload))
 
-    most = FAR * cost.tokens[-1]
+    most = _FAR * cost.tokens[-1]
     if not pays(most):
         return None
     low, high = 0, most  # a saving grows with the tokens, a drop's price does not
@@ -115,12 +116,11 @@ def said_fraction(budget: Budget, model: Any, sizes: tuple[int, int], say: Calla
 def fraction_at_size(
     model: Any, processor: Any, samples: Sequence[Sample], say: Callable[[str], None]
 ) -> Callable[[Budget], float]:
-    """Budgets of time or bytes to fractions of the FLOPs, at the typical size of samples, which are only then encoded."""
-    return lambda budget: said_fraction(budget, model, _typical_size(model, processor, samples), say)
+    """Budgets of time or bytes to fractions of the FLOPs, at the median size of the first samples, which are only then encoded."""
 
+    def fraction(budget: Budget) -> float:
+        encoded = encode(model, processor, list(samples[:_TYPICAL]))
+        pairs = sorted(zip(encoded.num_text, encoded.num_visual, strict=True), key=sum)
+        return said_fraction(budget, model, pairs[len(pairs) // 2], say)
 
-def _typical_size(model: Any, processor: Any, samples: Sequence[Sample], most: int = 32) -> tuple[int, int]:
-    """Text and visual tokens of the sample with the median length, of the first few."""
-    encoded = encode(model, processor, list(samples[:most]))
-    pairs = sorted(zip(encoded.num_text, encoded.num_visual, strict=True), key=sum)
-    return pairs[len(pairs) // 2]
+    return fraction

@@ -52,7 +52,7 @@ class TokenClock(BaseStreamer):  # type: ignore[misc]  # transformers is untyped
         pass
 
 
-class PartClock:
+class _PartClock:
     """Adds up what a prefill spends on planning (a predictor) and on scoring, while `pruner` runs."""
 
     def __init__(self, device: torch.device) -> None:
@@ -144,7 +144,7 @@ def time_generation(model: Any, encoded: Encoded, pruner: Pruner | None, new_tok
 @torch.no_grad()
 def time_parts(model: Any, encoded: Encoded, pruner: Pruner | None) -> _Parts:
     """Time the parts of a prefill. What is not vision tower, predictor or scoring is the language model."""
-    clock = PartClock(model.device)
+    clock = _PartClock(model.device)
     vision, inputs = without_pixels(model, encoded, pruner)
     watched = None if pruner is None else clock.watch(pruner)
     with nullcontext() if watched is None else watched(model):

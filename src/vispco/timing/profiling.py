@@ -28,12 +28,12 @@ from vispco.timing.prefill import last_logits, now, without_pixels
 
 BATCHES = (1, 4, 8, 16)
 POINTS = 14  # numbers of tokens at which a layer is timed
-UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
-MOST_MARGIN = 0.15  # of a budget of time that is left free
+_UNLIKELY = 1.65  # standard deviations: one prefill in twenty is later than that
+_MOST_MARGIN = 0.15  # of a budget of time that is left free
 SHORT, REPEATS = 0.5, 3  # seconds within which a call is timed again, and how often at most
-SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
-NOISY_FALL = 8.0  # with more threads than free cores, small layers seem to take this many times longer than large ones
-ATTEMPTS = 3  # measurements, until one of them can be true
+_SHORTEST = 1e-6  # seconds of a prefill: less is the noise of what is taken off
+_NOISY_FALL = 8.0  # with more threads than free cores, small layers seem to take this many times longer than large ones
+_ATTEMPTS = 3  # measurements, until one of them can be true
 Progress = Callable[[int, int, str], None]
 
 
@@ -49,25 +49,16 @@ def sizes_up_to(most: int, points: int = POINTS) -> tuple[int, ...]:
 
 @torch.no_grad()
 def profile_model(
-    model: Any,
-    processor: Any,
-    samples: Sequence[Sample],
-    *,
-    batches: Sequence[int] = BATCHES,
-    tokens: Sequence[int] | int = POINTS,
-    rounds: int = 5,
-    scorer: str = "fastv",
-    on_progress: Progress = lambda _done, _total, _text: None,
+    model: Any, processor: Any, samples: Sequence[Sample], *, batches: Sequence[int] = BATCHES, **options: Any
 ) -> TimeProfile:
-    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are
-    repeated).
+    """Measure a model on its device, with prompts that have pictures (as many as the largest batch, or they are repeated).
 
-    tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
+    options: of `profile_prompts`.
     """
     prompts = {
         batch: encode(model, processor, [samples[place % len(samples)] for place in range(batch)]) for batch in batches
     }
-    return profile_prompts(model, prompts, tokens=tokens, rounds=rounds, scorer=scorer, on_progress=on_progress)
+    return profile_prompts(model, prompts, **options)
 
 
 @torch.no_grad()
@@ -80,8 +71,9 @@ def profile_prompts(
     scorer: str = "fastv",
     on_progress: Progress = lambda _done, _total, _text: None,
 ) -> TimeProfile:
-    """The same for encoded prompts, {batch size: prompts}.
+    """Measure a model on encoded prompts, {batch size: prompts}.
 
+    tokens: the numbers of tokens at which a layer is timed, or how many such numbers, up to the longest prompt.
     Times that cannot be true, as on a machine that does much else, are measured again, in more rounds, of which the least
     times count: other processes only ever add to them. Then they are refused.
     """
@@ -89,15 +81,15 @@ def profile_prompts(
     most = max(64, int(1.25 * longest))
     sizes = sizes_up_to(most, tokens) if isinstance(tokens, int) else tuple(sorted(set(tokens)))
     asked = _Measurement(model, prompts, sizes, rounds, scorer)
-    for attempt in range(1, ATTEMPTS + 1):
+    for attempt in range(1, _ATTEMPTS + 1):
         asked.run(on_progress)
         found, faults = asked.fit(typical=np.median if attempt == 1 else np.min)
         if not faults:
             return found
-        if attempt < ATTEMPTS:
+        if attempt < _ATTEMPTS:
             on_progress(0, asked.steps, f"measured again, since {faults[0]}")
     raise ProfileError(
-        f"No profile was kept: after {ATTEMPTS} measurements of {rounds} rounds, times still cannot be true: "
+        f"No profile was kept: after {_ATTEMPTS} measurements of {rounds} rounds, times still cannot be true: "
         f"{faults[0]}. Stop what else runs on this machine, or give more --rounds than {rounds}, and profile again."
     )
 
@@ -126,8 +118,7 @@ class _Measurement:
     @cached_property
     def runs(self) -> list[Schedule]:
         """The pruners that prefills are timed under: the unpruned one first, the one with most drops last."""
-        layers = len(family_of(self.model).layers(self.model))
-        return [Schedule.full(layers), *_fitted_schedules(layers), _many_drops(layers)]
+        return _timed_schedules(len(family_of(self.model).layers(self.model)))
 
     def run(self, on_progress: Progress) -> None:
         """Time all of it in `rounds` more rounds, after one that warms up."""
@@ -162,14 +153,17 @@ class _Measurement:
         table = [_never_falling(row) for row in typical_ms]
         fitted, margins, spreads = [], [], []
         for batch, row in zip(batches, table, strict=True):
-            tokens_of_runs = [_longest(run, prompts[batch]) for run in self.runs]
-            seconds_by_round = np.maximum(np.array(self.prefills[batch]), SHORTEST)  # [rounds, runs]
+            encoded = prompts[batch]  # at each layer the tokens of the longest sample, to which others are padded
+            texts = torch.tensor(encoded.num_text)[:, None]
+            runs = [(run.counts(list(encoded.num_visual)) + texts).amax(0).tolist() for run in self.runs]
+            tokens_of_runs, ms_of_sizes = np.array(runs), np.array(row)
+            seconds_by_round = np.maximum(np.array(self.prefills[batch]), _SHORTEST)  # [rounds, runs]
             shares = np.median(seconds_by_round / seconds_by_round[:, :1], axis=0)  # inside a round: machines drift
             measured = 1e3 * np.median(seconds_by_round[:, 0]) * shares
             if typical is not np.median:
                 measured = 1e3 * typical(seconds_by_round, axis=0)
-            scale, fixed, drop = _fit_parts(np.array(tokens_of_runs), measured, np.array(sizes), np.array(row))
-            made_of = _prefill_parts(np.array(tokens_of_runs), np.array(sizes), np.array(row))  # [runs, 3]
+            scale, fixed, drop = _fit_parts(tokens_of_runs, measured, np.array(sizes), ms_of_sizes)
+            made_of = _prefill_parts(tokens_of_runs, np.array(sizes), ms_of_sizes)  # [runs, 3]
             if drop <= 0:  # hidden by noise: from the least times, of the runs with most drops and with none
                 least = 1e3 * seconds_by_round.min(axis=0)
                 drop = (least[-1] - least[0] + scale * (made_of[0, 0] - made_of[-1, 0])) / max(made_of[-1, 2], 1)
@@ -178,7 +172,7 @@ class _Measurement:
                 drop = scale * row[0]
             fitted.append((scale, fixed, float(drop)))
             late = seconds_by_round / seconds_by_round[:, :1] * (measured[0] / (made_of @ fitted[-1])) - 1.0
-            margins.append(min(MOST_MARGIN, UNLIKELY * float(np.sqrt((late[:, 1:] ** 2).mean()))))
+            margins.append(min(_MOST_MARGIN, _UNLIKELY * float(np.sqrt((late[:, 1:] ** 2).mean()))))
             spreads.append(round(float(np.median(np.abs(late[:, 1:]))), 4))
         dtype = next(model.parameters()).dtype
         found = TimeProfile(
@@ -220,25 +214,17 @@ def language_seconds(model: Any, encoded: Encoded, pruner: Pruner | None, *, war
     return whole if "mm_encoder_outputs" in inputs else max(0.0, whole - vision)
 
 
-def _fitted_schedules(num_layers: int) -> list[Schedule]:
-    """Schedules with one, two and three drops, early and late, from which the price of a drop is fitted."""
-    stages: list[dict[float, float]] = [
-        {0.5: 0.99},
-        {0.25: 0.5},
-        {0.15: 0.6, 0.5: 0.2},
-        {0.25: 0.7, 0.5: 0.4, 0.75: 0.1},
-    ]
-    found = []
-    for stage in stages:
-        kept = {max(1, round(depth * num_layers)): share for depth, share in stage.items()}
+def _timed_schedules(num_layers: int) -> list[Schedule]:
+    """The full one; one, two and three drops, early and late, from which the price of a drop is fitted; then many drops.
+
+    At each of the many one in a hundred tokens leaves: drops alone, many times the noise of a single one.
+    """
+    found = [Schedule.full(num_layers)]
+    for stages in ({0.5: 0.99}, {0.25: 0.5}, {0.15: 0.6, 0.5: 0.2}, {0.25: 0.7, 0.5: 0.4, 0.75: 0.1}):
+        kept = {max(1, round(depth * num_layers)): share for depth, share in stages.items()}
         found.append(Schedule.stages({layer: r for layer, r in kept.items() if layer < num_layers}, num_layers))
-    return found
-
-
-def _many_drops(num_layers: int) -> Schedule:
-    """One in a hundred tokens leaves before each of some layers: drops alone, many times the noise of a single one."""
-    layers = range(1, min(num_layers, 9))
-    return Schedule.stages({layer: 1.0 - 0.01 * layer for layer in layers}, num_layers)
+    many = {layer: 1.0 - 0.01 * layer for layer in range(1, min(num_layers, 9))}
+    return [*found, Schedule.stages(many, num_layers)]
 
 
 def _undisturbed(time: Callable[[], float]) -> float:
@@ -247,13 +233,6 @@ def _undisturbed(time: Callable[[], float]) -> float:
     while len(found) < REPEATS and sum(found) < SHORT:
         found.append(time())
     return min(found)
-
-
-def _longest(schedule: Schedule, encoded: Encoded) -> list[int]:
-    """At each layer the tokens of the longest sample, to which the others are padded."""
-    counts = schedule.counts(list(encoded.num_visual)) + torch.tensor(encoded.num_text)[:, None]
-    longest: list[int] = counts.amax(0).tolist()
-    return longest
 
 
 def _fit_parts(
@@ -323,7 +302,7 @@ def _falling_times(sizes: Sequence[int], row: Sequence[float], batch: int) -> li
     """A sentence on times that fall with the work, before they are made monotone. One disturbed size is not enough."""
     half = len(row) // 2
     few, many = (float(np.median(part)) for part in (row[:half], row[half:]))
-    if half == 0 or few <= NOISY_FALL * many:
+    if half == 0 or few <= _NOISY_FALL * many:
         return []
     return [
         f"a layer takes {few:.3g} ms with up to {sizes[half - 1]} and {many:.3g} ms with more tokens in a batch of {batch}"

@@ -8,7 +8,7 @@ from vispco.evaluation.frontier_tables import Table
 from vispco.families.tower_shape import account_sentence
 from vispco.timing.timing import PROMPTS, BenchRow
 
-CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
+_CaptionedTable: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], str]
 """Columns, rows of as many cells, and a caption."""
 _WORK = {
     "evaluation": "evaluation, {items:,} items",
@@ -19,7 +19,7 @@ _WORK = {
 }
 
 
-def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]] = ()) -> list[CaptionedTable]:
+def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]] = ()) -> list[_CaptionedTable]:
     """Rows of a benchmark as tables: how fast, where the time goes, what memory it takes, and a queue of requests."""
     hint = "" if any(row.get("predicted_ms") is not None for row in rows) else " (run vispco profile first)"
     speed, parts, ahead, held = [], [], [], []
@@ -34,7 +34,7 @@ def bench_tables(rows: Sequence[dict[str, Any]], queue: Sequence[dict[str, Any]]
         predicted, least = row.get("predicted_ms"), row.get("break_even")
         ahead.append((name, "–" if predicted is None else f"{predicted:.1f}", "–" if least is None else str(least)))
         held.append((name, *(_mebibytes(row[key]) for key in ("kv_bytes", "peak_bytes", "prefill_bytes"))))
-    shown: list[CaptionedTable] = [
+    shown: list[_CaptionedTable] = [
         (
             ("", "FLOPs", "whole", "TTFT, ms", "p95", "TTFT ×", "language ×"),
             speed,
@@ -90,7 +90,7 @@ def profile_rows(found: TimeProfile) -> list[dict[str, Any]]:
     ]
 
 
-def profile_table(found: TimeProfile) -> CaptionedTable:
+def profile_table(found: TimeProfile) -> _CaptionedTable:
     """Milliseconds of a layer with few, some and many tokens, of a drop and of the rest, for each batch."""
     caption = (
         f"ms on {found.device}, {found.dtype}; columns: one layer with so many tokens; tower: of 100 visual tokens; margin: "

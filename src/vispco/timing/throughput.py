@@ -15,8 +15,8 @@ from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.timing.prefill import kv_bytes, last_logits, time_generation
 from vispco.timing.timing import resolve_candidates
 
-BATCHES = (1, 4, 16)
-SECONDS = 120.0  # about which all of it ends
+_BATCHES = (1, 4, 16)
+_SECONDS = 120.0  # about which all of it ends
 Progress = Callable[[int, int, str], None]
 
 
@@ -41,10 +41,10 @@ class QueueSettings:
     most_seconds: when they are over, no further round begins, and sizes that were not begun are left out.
     """
 
-    batches: tuple[int, ...] = BATCHES
+    batches: tuple[int, ...] = _BATCHES
     new_tokens: int = 8
     rounds: int = 2
-    most_seconds: float = SECONDS
+    most_seconds: float = _SECONDS
 
 
 @torch.no_grad()
@@ -91,7 +91,11 @@ def measure_throughput(
                     seconds[name].append(sum(tokens.first + tokens.rest for tokens in timed))
                     rates[name].append(sum(tokens.number for tokens in timed) / sum(tokens.rest for tokens in timed))
         for name, pruner in pruners.items():
-            held = [_held(model, encoded.inputs, pruner) for encoded in prompts[name]]
+            held = []
+            for encoded in prompts[name]:
+                with nullcontext() if pruner is None else pruner(model):
+                    out = model(**encoded.inputs, use_cache=True, **last_logits(model))
+                held.append(kv_bytes(out.past_key_values))
             rows.append(
                 _ThroughputRow(
                     configuration=name,
@@ -103,9 +107,3 @@ def measure_throughput(
             )
     on_progress(steps, steps, "done")
     return rows
-
-
-def _held(model: Any, inputs: Any, pruner: Any) -> int:
-    with nullcontext() if pruner is None else pruner(model):
-        out = model(**inputs, use_cache=True, **last_logits(model))
-    return kv_bytes(out.past_key_values)

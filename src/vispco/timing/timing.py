@@ -128,7 +128,13 @@ def time_candidates(
                 on_progress(done, steps, f"{name}, {'warming up' if number == 0 else f'round {number}'}")
                 if number == 0:
                     _count(model, encoded, pruners[name], logs[name])
-                _time(model, encoded, pruners[name], logs[name], settings, pad_token(processor), keep=number > 0)
+                tokens = time_generation(model, encoded, pruners[name], settings.new_tokens, pad_token(processor))
+                parts = time_parts(model, encoded, pruners[name])
+                if number > 0:
+                    logs[name].first.append(tokens.first)
+                    logs[name].rate.append(tokens.number / tokens.rest)
+                    for part in PARTS:
+                        logs[name].parts[part].append(getattr(parts, part))
                 done += 1
     on_progress(steps, steps, "done")
     budgets = {name: spec.budget for name, spec in candidates.items()}
@@ -149,18 +155,6 @@ def time_budgets(
 def resolve_candidates(candidates: Mapping[str, PrunerSpec], model: Any) -> dict[str, Pruner | None]:
     """The unpruned model, and a new pruner for each candidate, by name."""
     return {UNPRUNED: None, **{name: spec.resolve(model) for name, spec in candidates.items()}}
-
-
-def _time(
-    model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log, settings: BenchSettings, pad: int, *, keep: bool
-) -> None:
-    tokens = time_generation(model, encoded, pruner, settings.new_tokens, pad)
-    parts = time_parts(model, encoded, pruner)
-    if keep:
-        log.first.append(tokens.first)
-        log.rate.append(tokens.number / tokens.rest)
-        for name in PARTS:
-            log.parts[name].append(getattr(parts, name))
 
 
 def _count(model: Any, encoded: Encoded, pruner: Pruner | None, log: _Log) -> None:

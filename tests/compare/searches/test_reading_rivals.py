@@ -146,7 +146,7 @@ def test_the_largest_picture_within_the_budget_is_taken():
     assert small.sample.image.width < sample.image.width
     assert shrinker.shrink(sample, 1.0).sample is sample
     wider = small.sample.image.width / sample.image.width + 1 / 32
-    bigger = shrinker._priced(sample, wider, shrinker._prices(shrinker._read(sample, 1.0)))
+    bigger = shrinker._priced(sample, wider, shrinker._prices(sample, 1.0))
     assert bigger.charged > 0.5 or bigger.language == small.language
     assert _resized(sample, 1.0) is sample
 

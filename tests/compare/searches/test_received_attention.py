@@ -5,7 +5,8 @@ import torch
 
 import tiny
 from compare.searches.conftest import evaluator
-from vispco.compare.searches.fitprune_search import _read_received_attention, _reading_attention
+from vispco.compare.searches.fitprune_search import _read_received_attention, _received
+from vispco.engine import attention_calls
 from vispco.families import family_of
 
 PROMPTS = [
@@ -41,7 +42,8 @@ def test_received_attention_is_that_of_whole_attention_maps(name, side, attentio
     with torch.no_grad():
         told = tiny.build(name, "eager")(**inputs, output_attentions=True, use_cache=False).attentions
         model = tiny.build(name, attention)
-        with _reading_attention(model, layout) as read:
+        read = []
+        with attention_calls(model, lambda _, call: read.append(_received(call, layout))):
             model(**inputs, use_cache=False)
     cross, own = naive(told, layout)
     assert len(read) == tiny.LAYERS
@@ -61,7 +63,7 @@ def test_reading_leaves_no_hook_behind_even_after_an_error():
         return model.model.language_model.layers[0].self_attn.config._attn_implementation
 
     def fail():
-        with _reading_attention(model, layout):
+        with attention_calls(model, lambda _, call: _received(call, layout)):
             assert implementation() != before[1]
             raise ZeroDivisionError
 

@@ -7,22 +7,25 @@ import tiny
 from vispco import kernels
 from vispco.kernels import KERNELS
 from vispco.search.gradient.descent_step import (
-    FURTHEST,
+    _FURTHEST,
     best_along,
     bound_price_slope,
     descent_direction,
     minimise_price,
     slopes,
-    typical_size,
     unsaturate,
 )
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings, penalty
-from vispco.search.gradient.projection import project
+from vispco.search.gradient.projection import Pricing, project
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import frozen
-from vispco.search.shape_pool import measure_shapes
+from vispco.search.shape_pool import measure_shapes, median_size
 
 L = tiny.LAYERS
+
+
+def typical(objective, batches):
+    return Pricing(objective.workload(median_size(batches)), objective.cost)
 
 
 def one(value):
@@ -35,9 +38,9 @@ def one(value):
 def test_the_price_minimises_the_linear_lagrangian_within_its_reach(slope, w, lam):
     budget, price = 0.5, 0.62
     found = float(minimise_price(one(price), one(slope), budget, one(w), one(lam)))
-    grid = torch.linspace(budget - FURTHEST, price + FURTHEST, 20_001, dtype=torch.float64)
+    grid = torch.linspace(budget - _FURTHEST, price + _FURTHEST, 20_001, dtype=torch.float64)
     phi = slope * grid + penalty(budget - grid, one(w), one(lam))
-    assert budget - FURTHEST - 1e-12 <= found <= price + FURTHEST + 1e-12
+    assert budget - _FURTHEST - 1e-12 <= found <= price + _FURTHEST + 1e-12
     at_found = slope * found + float(penalty(one(budget - found), one(w), one(lam)))
     assert at_found <= float(phi.min()) + 1e-9
 
@@ -76,7 +79,7 @@ def test_where_nothing_is_dropped_the_slopes_are_0(batches, objective):
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_the_direction_goes_down_a_function_of_the_curve(name, batches, objective):
-    kernel, size = kernels.get(name), typical_size(objective, batches)
+    kernel, size = kernels.get(name), typical(objective, batches)
     price, gamma = one(0.8), 2.0 if kernels.get(name).annealable else None
     raw = unsaturate(kernel, initial_shapes(kernel, L)[1:2], 0.8, size)
     weights = torch.linspace(-1.0, 1.0, L, dtype=torch.float64).square()
@@ -93,7 +96,7 @@ def test_the_direction_goes_down_a_function_of_the_curve(name, batches, objectiv
 
 
 def test_a_free_curve_that_was_lifted_to_the_budget_has_a_gradient_again(batches, objective):
-    kernel, size = kernels.get("free"), typical_size(objective, batches)
+    kernel, size = kernels.get("free"), typical(objective, batches)
     raw = kernel.initial(L, retention=[1.0, *(0.01 * 0.999**i for i in range(1, L))])[None]
     curve = project(kernel, raw, one(0.8), size)
     alive = unsaturate(kernel, raw, 0.8, size).requires_grad_()

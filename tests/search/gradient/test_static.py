@@ -35,7 +35,7 @@ def test_a_pool_has_each_curve_once_and_knows_neighbours(batches, objective):
     kernel = kernels.get("steps", steps=2)
     every = initial_shapes(kernel, L)
     pool = ShapePool.at(objective, kernel, every, 0.6, median_size(batches))
-    whole = counts_at_budget(objective, batches[0], kernel, every, 0.6).flatten(1)
+    whole = counts_at_budget(objective, batches[0].sizes, kernel, every, 0.6).flatten(1)
     assert 2 < len(pool) <= len(every)
     assert len(pool.curves.unique(dim=0)) == len(pool)
     assert len(whole.unique(dim=0)) >= len(pool)  # samples of other sizes may tell more shapes apart

@@ -15,10 +15,10 @@ from rich.console import Console
 from search.random_batches import make_trainer
 from vispco.core.errors import InvalidInputError
 from vispco.core.progress_lines import ProgressBar
-from vispco.search.gradient import checkpoint
+from vispco.core.runs.checkpoint_file import load_checkpoint
 from vispco.search.gradient.projection import Pricing
 from vispco.search.gradient.static import DivergenceError
-from vispco.search.gradient.training_loop import values_text
+from vispco.search.gradient.training_loop import CHECKPOINT, _values_text
 from vispco.search.gradient.training_settings import batch_index, draw_budgets
 
 SCRIPT = Path(__file__).parents[1] / "train_script.py"
@@ -27,15 +27,15 @@ solvers = pytest.mark.parametrize("solver", ["lagrangian", "projection"])
 
 
 def tensors(folder):
-    return checkpoint.load(Path(folder))[0]
+    return load_checkpoint(Path(folder) / CHECKPOINT)[0]
 
 
 @solvers
 def test_it_trains_and_tells_what_it_does(solver, tmp_path):
     trainer = make_trainer(tmp_path, solver)
-    before = {k: v.clone() for k, v in trainer.predictor.state_dict().items()}
+    before = {k: v.clone() for k, v in trainer.module.state_dict().items()}
     history = trainer.run()
-    after = trainer.predictor.state_dict()
+    after = trainer.module.state_dict()
     assert len(history) == 6
     assert not torch.equal(before["trunk.2.weight"], after["trunk.2.weight"])
     assert ("violation" in history[-1]) == (solver == "lagrangian")
@@ -101,16 +101,16 @@ def test_a_run_that_was_killed_goes_on_to_the_same_numbers(tmp_path):
 
 def test_nan_stops_with_a_sentence_and_the_last_good_checkpoint(tmp_path):
     trainer = make_trainer(tmp_path, "projection")
-    own = trainer._loss
+    own = trainer.loss
 
-    def poisoned(batch, budget):
-        kl, penalty = own(batch, budget)
+    def poisoned(batch, place):
+        kl, penalty = own(batch, place)
         return (kl * torch.nan if trainer.step == 3 else kl), penalty
 
-    trainer._loss = poisoned
+    trainer.loss = poisoned
     with pytest.raises(DivergenceError, match=r"step 3.*last good checkpoint.*Lower the rate"):
         trainer.run()
-    found, counters = checkpoint.load(tmp_path)
+    found, counters = load_checkpoint(tmp_path / CHECKPOINT)
     assert counters["step"] == 2
     assert all(bool(t.isfinite().all()) for n, t in found.items() if n.startswith("predictor"))
 
@@ -122,9 +122,9 @@ def test_another_plan_does_not_take_over_a_run(tmp_path):
 
 
 def test_a_damaged_checkpoint_is_told(tmp_path):
-    (tmp_path / checkpoint.NAME).write_bytes(b"nothing")
+    (tmp_path / CHECKPOINT).write_bytes(b"nothing")
     with pytest.raises(InvalidInputError, match="delete it to start again"):
-        checkpoint.load(tmp_path)
+        load_checkpoint(tmp_path / CHECKPOINT)
 
 
 def test_draws_depend_on_seed_and_place_alone():
@@ -139,6 +139,6 @@ def test_draws_depend_on_seed_and_place_alone():
 def test_the_bar_tells_kl_violation_w_and_lambda():
     out = StringIO()
     with ProgressBar(total=3, console=Console(file=out, force_terminal=True, width=120)) as bar:
-        bar.advance(1, values_text({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0}))
+        bar.advance(1, _values_text({"kl": 0.123, "violation": 0.01, "w": 2.0, "lambda": 100.0}))
         bar.drawn.refresh()
     assert all(part in out.getvalue() for part in ("KL 0.123", "violation 0.01", "w 2", "λ 100"))

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from vispco.pruner.kernel_regression import KernelRegression
 from vispco.pruner.observation import Observation
 from vispco.search.joint.instruction_groups import (
+    _MAX_GROUPS,
+    _SHRINKAGE,
     BANDWIDTH,
-    MAX_GROUPS,
-    SHRINKAGE,
     group_centres,
     group_instructions,
     leave_one_out_means,
@@ -41,8 +41,8 @@ def test_kinds_that_are_apart_are_found_without_being_told_how_many(count):
 
 
 def test_there_are_never_more_groups_than_allowed_or_than_samples_can_fill():
-    many = torch.arange(4 * (MAX_GROUPS + 8)) % (MAX_GROUPS + 8)
-    assert int(group_instructions(observe_kinds(many, spread=0.01)).max()) < MAX_GROUPS
+    many = torch.arange(4 * (_MAX_GROUPS + 8)) % (_MAX_GROUPS + 8)
+    assert int(group_instructions(observe_kinds(many, spread=0.01)).max()) < _MAX_GROUPS
     few = torch.arange(8)  # as many kinds as samples: two groups of four at most
     assert int(group_instructions(observe_kinds(few, spread=0.01)).max()) <= 1
 
@@ -54,7 +54,7 @@ def test_any_samples_get_groups_that_are_numbered_without_gaps(samples, seed):
     groups = group_instructions(observe_kinds(kinds, spread=1.0, seed=seed))
     assert groups.shape == (samples,)
     assert sorted(set(groups.tolist())) == list(range(int(groups.max()) + 1))
-    assert int(groups.max()) < MAX_GROUPS
+    assert int(groups.max()) < _MAX_GROUPS
 
 
 @settings(deadline=None, max_examples=20)
@@ -68,8 +68,8 @@ def test_a_left_out_mean_is_that_of_a_naive_loop(seed):
         others = [n for n in range(13) if n != row]
         same = [n for n in others if groups[n] == groups[row]]
         overall = torch.stack([loss[n] for n in others]).mean(0)
-        total = sum((loss[n] for n in same), SHRINKAGE * overall)
-        torch.testing.assert_close(found[row], total / (len(same) + SHRINKAGE))
+        total = sum((loss[n] for n in same), _SHRINKAGE * overall)
+        torch.testing.assert_close(found[row], total / (len(same) + _SHRINKAGE))
 
 
 def test_a_memory_by_groups_gives_an_input_the_mean_of_its_kind():
@@ -81,6 +81,6 @@ def test_a_memory_by_groups_gives_an_input_the_mean_of_its_kind():
     memory.fit(observation, known, torch.full((3,), BANDWIDTH), lambda points: group_centres(points, kinds))
     again = observe_kinds(torch.arange(8) % 4)  # the same centres, other pictures and sizes
     wanted = torch.stack(
-        [(loss[kinds == kind].sum(0) + SHRINKAGE * loss.mean(0)) / (12 + SHRINKAGE) for kind in range(4)]
+        [(loss[kinds == kind].sum(0) + _SHRINKAGE * loss.mean(0)) / (12 + _SHRINKAGE) for kind in range(4)]
     )
     torch.testing.assert_close(memory.estimate(again), wanted[torch.arange(8) % 4], rtol=1e-3, atol=1e-4)

@@ -11,7 +11,7 @@ from vispco.pruner.observation import Observation
 from vispco.scorers import Chain
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.joint_table import measure_joint_table
-from vispco.search.joint.predictor_fit import fit_by_groups, fit_by_neighbours, fit_joint_predictor
+from vispco.search.joint.predictor_fit import _fit_by_groups, _fit_by_neighbours, fit_joint_predictor
 from vispco.search.objective import Objective
 
 SMALL = JointSettings(
@@ -47,7 +47,7 @@ def told_by(table, place):
 
 def test_what_the_picture_tells_is_seen_by_neighbours_alone(measured):
     table = told_by(measured[1], "picture")
-    (groups,), (neighbours,) = fit_by_groups(table).levels.values(), fit_by_neighbours(table).levels.values()
+    (groups,), (neighbours,) = _fit_by_groups(table).levels.values(), _fit_by_neighbours(table).levels.values()
     assert len(groups.choice.columns) == 1
     assert sorted(neighbours.choice.columns) == [0, 1]
     assert neighbours.choice.loss < 0.5 * groups.choice.loss
@@ -68,7 +68,7 @@ def test_the_predictor_chooses_what_left_out_samples_promised(measured, place):
 def test_noise_is_remembered_as_one_configuration(measured):
     table = told_by(measured[1], "picture")
     lot = torch.rand(table.kl.shape, generator=torch.Generator().manual_seed(1))
-    (fit,) = fit_by_neighbours(replace(table, kl=0.3 + 0.1 * lot)).levels.values()
+    (fit,) = _fit_by_neighbours(replace(table, kl=0.3 + 0.1 * lot)).levels.values()
     assert len(fit.choice.columns) == 1
     torch.testing.assert_close(fit.stored, -torch.expm1(-(0.3 + 0.1 * lot)))
 
@@ -78,7 +78,7 @@ def test_neighbours_are_the_same_at_all_levels(measured):
     table = told_by(measured[1], "picture")
     level = torch.tensor([0.2, 0.5], dtype=torch.float64)
     two = replace(table, configurations=replace(table.configurations, level=level))
-    fit = fit_by_neighbours(two)
+    fit = _fit_by_neighbours(two)
     assert len(fit.levels) == 2
     predictor, _ = fit_joint_predictor(measured[0], two)
     assert torch.unique(predictor.memory.bandwidth).tolist() == pytest.approx([fit.bandwidth])

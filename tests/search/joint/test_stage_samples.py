@@ -7,7 +7,7 @@ from search.random_batches import zoo_model
 from vispco.data import dataset
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.scorers import Chain
-from vispco.search.calibration_batches import CalibrationBatches, window_of
+from vispco.search.calibration_batches import CalibrationBatches, _window_of
 from vispco.search.joint import joint_table
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.joint.stage_samples import StageSamples, fill_unmeasured
@@ -113,7 +113,7 @@ def test_samples_are_doubled_as_long_as_that_gains(batches, monkeypatch, gains):
 
 
 def test_windows_end_where_rungs_do_and_hold_each_sample_once(batches):
-    windows = [window_of(number) for number in range(512)]
+    windows = [_window_of(number) for number in range(512)]
     assert {window.stop for window in windows} == {32, 64, 128, 256, 384, 512}
     assert all(number in window for number, window in enumerate(windows))
     plain = batches[0]

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from vispco import cost as costs
 from vispco.compare.methods.second_turn import SecondTurns
-from vispco.compare.methods.table import MethodTableRow
 from vispco.core.errors import UnsupportedModelError
 from vispco.cost import Cost, Dimensions, Workload
 from vispco.evaluation.candidate import Candidate
@@ -196,10 +195,6 @@ class ComparisonSetup:
                 costs.get("exact", self.model.config).full(Workload(prompt.num_text, prompt.num_visual)).sum()
             )
         return tower / (tower + language)
-
-    def unpruned_row(self) -> MethodTableRow:
-        measured = self.measures(self.unpruned) | self.second_turn(Chain.of("random"), None)
-        return MethodTableRow(method="unpruned", kind="unpruned", **measured)
 
 
 def _coarse(image: Image.Image) -> Image.Image:

@@ -45,8 +45,8 @@ def fill_table(
     def add(*rows: MethodTableRow) -> None:
         nonlocal filled, began
         now = time.perf_counter()
-        filled = filled.with_rows(rows, seconds=now - began)
-        began = now
+        details = {**filled.details, "seconds": filled.seconds + now - began}
+        filled, began = MethodTable((*filled.rows, *rows), details), now
         on_rows(filled)
 
     with warnings.catch_warnings():
@@ -56,7 +56,8 @@ def fill_table(
                 setup.expect(_chain(setup, method))
         if filled.row("unpruned", "unpruned") is None:
             on_method("unpruned")
-            add(setup.unpruned_row())
+            measured = setup.measures(setup.unpruned) | setup.second_turn(Chain.of("random"), None)
+            add(MethodTableRow(method="unpruned", kind="unpruned", **measured))
         for method in settings.methods:
             on_method(method)
             if filled.row(method, "published") is None:

@@ -141,10 +141,6 @@ class MethodTable:
         """What it took to measure, all runs of it together."""
         return float(self.details.get("seconds", 0.0))
 
-    def with_rows(self, rows: tuple[MethodTableRow, ...], *, seconds: float = 0.0) -> MethodTable:
-        """With further rows, and the seconds that they took."""
-        return MethodTable((*self.rows, *rows), {**self.details, "seconds": self.seconds + seconds})
-
     def to_dict(self) -> dict[str, Any]:
         rows = [asdict(row) for row in self.rows]
         return {"format": _FORMAT, "version": _VERSION, "details": dict(self.details), "rows": rows}

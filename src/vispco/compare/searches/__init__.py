@@ -1,7 +1,7 @@
 """Rivals: other people's searches, on the same calibration set and bill as VisPCO's own.
 
 result = vispco.compare.searches.get("random-40").search(evaluator, budget=0.5)
-table = vispco.compare.searches.compare_searches(calibration, test, 0.5, ["vtw", "fitprune", "g-search", "random-40"])
+table = vispco.compare.searches.compare(calibration, test, 0.5, ["vtw", "fitprune", "g-search", "random-40"])
 """
 
 from vispco.compare.searches import (  # noqa: F401  # they register
@@ -15,22 +15,21 @@ from vispco.compare.searches import (  # noqa: F401  # they register
     g_search,
     paper_baselines,
     scaled,
+    vispco_search,
     vtw_search,
 )
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.compare_searches import ComparedBudgets, compare
 from vispco.compare.searches.comparison_views import (
-    SearchCostInfo,
     comparison_table,
     equal_terms_table,
     narrow_tables,
     search_cost_info,
 )
-from vispco.compare.searches.frontier_run import FrontierRun, Snapshot, run_search
+from vispco.compare.searches.frontier_run import run_search
 from vispco.compare.searches.rival import AnytimeRival, Choice, Rival, RivalResult
-from vispco.compare.searches.search_comparison import Comparison, Row
-from vispco.compare.searches.search_registry import SEARCHES, Search, get, get_searches, search_names
-from vispco.compare.searches.vispco_search import VispcoSearch
+from vispco.compare.searches.search_comparison import Comparison
+from vispco.compare.searches.search_registry import SEARCHES, get, get_searches, search_names
 from vispco.evaluation.sample_sizes import SampleSizes
 
 __all__ = [
@@ -40,15 +39,9 @@ __all__ = [
     "Choice",
     "ComparedBudgets",
     "Comparison",
-    "FrontierRun",
     "Rival",
     "RivalResult",
-    "Row",
     "SampleSizes",
-    "Search",
-    "SearchCostInfo",
-    "Snapshot",
-    "VispcoSearch",
     "compare",
     "comparison_table",
     "equal_terms_table",

@@ -9,7 +9,7 @@ when it had found as much?
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vispco.compare.searches.search_comparison import Comparison, Row
+from vispco.compare.searches.search_comparison import Comparison
 from vispco.evaluation.frontier_tables import Table
 
 REFERENCE = "vispco"  # the search that others are set beside
@@ -23,8 +23,23 @@ def comparison_table(comparison: Comparison) -> Table:
     """
     cost = comparison.cost
     columns = ("method", f"FLOPs ({cost})", "fraction", "search FLOPs", "search s", "evaluations")
-    rows = tuple(_text_row(row, cost, comparison.tasks) for row in comparison.rows)
-    return (*columns, *comparison.tasks, "average"), rows
+    rows = []
+    for row in comparison.rows:
+        found = row.evaluation
+        by_task = {task.task: f"{100 * task.accuracy:.1f}" for task in found.tasks}
+        rows.append(
+            (
+                row.method,
+                _flops_text(found.flops[cost]),
+                f"{found.fraction[cost]:.3f}",
+                _flops_text(row.spent.total),
+                f"{row.seconds:.1f}",
+                str(row.evaluations),
+                *(by_task.get(task, "-") for task in comparison.tasks),
+                f"{100 * found.accuracy:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]",
+            )
+        )
+    return (*columns, *comparison.tasks, "average"), tuple(rows)
 
 
 def narrow_tables(comparison: Comparison) -> tuple[Table, Table]:
@@ -43,32 +58,13 @@ def equal_terms_table(comparison: Comparison, reference: str = REFERENCE) -> Tab
 
     None for a comparison of one budget, or one without the reference.
     """
-    curves = {
-        row.method: CostCurve(
-            row.method, tuple(each.flops for each in row.reached), tuple(each.hypervolume for each in row.reached)
-        )
-        for row in comparison.rows
-        if row.reached
-    }
-    if reference not in curves:
-        return None
-    own = curves.pop(reference)
-    return equal_terms_rows(own, list(curves.values()))
-
-
-def _text_row(row: Row, cost: str, tasks: tuple[str, ...]) -> tuple[str, ...]:
-    evaluation = row.evaluation
-    by_task = {task.task: task.accuracy for task in evaluation.tasks}
-    return (
-        row.method,
-        _flops_text(evaluation.flops[cost]),
-        f"{evaluation.fraction[cost]:.3f}",
-        _flops_text(row.spent.total),
-        f"{row.seconds:.1f}",
-        str(row.evaluations),
-        *(f"{100 * by_task[task]:.1f}" if task in by_task else "-" for task in tasks),
-        f"{100 * evaluation.accuracy:.1f} [{100 * evaluation.low:.1f}, {100 * evaluation.high:.1f}]",
-    )
+    curves = {}
+    for row in comparison.rows:
+        if row.reached:
+            flops, values = zip(*((each.flops, each.hypervolume) for each in row.reached), strict=True)
+            curves[row.method] = CostCurve(row.method, flops, values)
+    own = curves.pop(reference, None)
+    return None if own is None else equal_terms_rows(own, list(curves.values()))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
 from vispco.compare.searches.calibration import Calibration
 from vispco.compare.searches.rival import Choice, Rival
@@ -133,7 +133,7 @@ class _Shrinker:
         sample = max(self.samples, key=lambda each: each.area)
         if not sample.num_images:
             raise NotApplicableError("'downsample' makes pictures smaller, and the samples have none.")
-        whole, half = (self._read(sample, side).num_visual for side in (1.0, 0.5))
+        whole, half = (read(self.model, self.processor, _resized(sample, side)).num_visual for side in (1.0, 0.5))
         if half >= whole:
             raise NotApplicableError(
                 f"'downsample' cannot save anything on {type(self.model).__name__}: its processor makes every picture "
@@ -142,13 +142,13 @@ class _Shrinker:
 
     def smallest(self, sample: Any) -> _Shrunk:
         """The sample with the smallest pictures."""
-        return self._priced(sample, _LEAST, self._prices(self._read(sample, 1.0)))
+        return self._priced(sample, _LEAST, self._prices(sample, 1.0))
 
     def shrink(self, sample: Any, budget: float) -> _Shrunk:
         """The largest picture whose cost meets the budget; the smallest one where none does."""
         if budget >= 1.0 or not sample.num_images:
             return _Shrunk(sample, 1.0, 1.0, 1.0)
-        whole = self._prices(self._read(sample, 1.0))
+        whole = self._prices(sample, 1.0)
         low, high = _LEAST, 1.0
         found = self._priced(sample, low, whole)
         for _ in range(_BISECTION_STEPS):
@@ -161,7 +161,7 @@ class _Shrinker:
         return found
 
     def _priced(self, sample: Any, side: float, whole: tuple[float, float]) -> _Shrunk:
-        language, tower = self._prices(self._read(sample, side))
+        language, tower = self._prices(sample, side)
         all_language, all_tower = whole
         saved = all_tower - tower if self.with_tower else 0.0
         return _Shrunk(
@@ -171,27 +171,27 @@ class _Shrinker:
             (language - saved) / all_language,
         )
 
-    def _read(self, sample: Any, side: float) -> Prompt:
-        return read(self.model, self.processor, _resized(sample, side))
-
-    def _prices(self, prompt: Prompt) -> tuple[float, float]:
+    def _prices(self, sample: Any, side: float) -> tuple[float, float]:
         """FLOPs of the language model, and of the vision tower with its projector."""
+        prompt = read(self.model, self.processor, _resized(sample, side))
         text = prompt.tensors["input_ids"].numel() - prompt.num_visual
         return float(self.cost.full(Workload(text, prompt.num_visual))), self._tower(prompt)
 
     @torch.no_grad()
     def _tower(self, prompt: Prompt) -> float:
-        """Counted in a real pass, once for each size of pictures."""
-        pictures = {
-            name: value for name, value in prompt.tensors.items() if value.shape != prompt.tensors["input_ids"].shape
-        }
-        key = tuple((name, _identity(value)) for name, value in sorted(pictures.items()))
-        if key not in self._tower_flops:
+        """Counted in a real pass, once for all pictures of the same shapes and the same numbers in grids."""
+        words, key = prompt.tensors["input_ids"].shape, []
+        for name, value in sorted(prompt.tensors.items()):
+            if value.shape != words:
+                numbers = () if value.is_floating_point() else tuple(value.flatten().tolist())
+                key.append((name, *value.shape, *numbers))
+        known = tuple(key)
+        if known not in self._tower_flops:
             inputs = {name: value.to(self.model.device) for name, value in prompt.tensors.items()}
             with counted_flops() as counter:
                 encode_pictures(self.model, inputs, VisionNeeds())
-            self._tower_flops[key] = float(counter.get_total_flops())
-        return self._tower_flops[key]
+            self._tower_flops[known] = float(counter.get_total_flops())
+        return self._tower_flops[known]
 
 
 def _resized(sample: Any, side: float) -> Any:
@@ -204,9 +204,3 @@ def _resized(sample: Any, side: float) -> Any:
         for image in images
     ]
     return sample.with_images(small)
-
-
-def _identity(value: Tensor) -> tuple[Any, ...]:
-    """What the cost of a picture depends on: shapes, and the numbers of small integer tensors such as grids."""
-    small = () if value.is_floating_point() else tuple(value.flatten().tolist())
-    return (*value.shape, *small)

@@ -19,8 +19,6 @@ the budget to within a token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -127,14 +125,6 @@ class _ReceivedAttention:
     rows: Tensor
 
 
-@contextmanager
-def _reading_attention(model: Any, layout: TokenLayout) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """A list that gets (cross, own) of each layer in a forward pass of the batch with this layout; see `_received`."""
-    read: list[tuple[Tensor, Tensor]] = []
-    with attention_calls(model, lambda _, call: read.append(_received(call, layout))):
-        yield read
-
-
 def _received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]:
     """Return the attention that visual tokens receive from text (sum) and from each other (mean): float32 [B, V] each."""
     last = layout.length - 1
@@ -153,7 +143,8 @@ def _read_received_attention(evaluator: Any) -> _ReceivedAttention:
     rows: list[Tensor] = []
     parts: dict[str, list[Tensor]] = {"cross": [], "own": [], "present": []}
     for samples, layout, run in unpruned_passes(evaluator):
-        with _reading_attention(evaluator.model, layout) as read:
+        read: list[tuple[Tensor, Tensor]] = []
+        with attention_calls(evaluator.model, lambda _, call: read.append(_received(call, layout))):  # noqa: B023 - used in this round only
             run()
         places += samples
         rows += (layout.instruction_index < layout.length).sum(-1).cpu().unbind()

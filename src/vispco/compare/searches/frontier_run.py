@@ -22,7 +22,7 @@ _STALE = 200  # measurements of each budget that were all known already: the spa
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class _Snapshot:
     """What a search had found for each budget after `flops` and `seconds` were spent."""
 
     flops: float
@@ -31,7 +31,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class FrontierRun:
+class _FrontierRun:
     """What a search found for each budget, and what all of it cost together.
 
     snapshots: what it had found on the way; the last one is the end. under_floor: budgets that it cannot meet, with a
@@ -43,7 +43,7 @@ class FrontierRun:
     spent: FlopsBill
     seconds: float
     evaluations: int
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[_Snapshot, ...]
     under_floor: Mapping[float, str] = field(default_factory=dict)
 
     def evaluate(self, test: Any) -> dict[float, Evaluation]:
@@ -59,7 +59,7 @@ def run_search(
     bill: float | None = None,
     checkpoints: Sequence[float] = (),
     seed: int = 0,
-) -> FrontierRun:
+) -> _FrontierRun:
     """Run a search for several budgets.
 
     bill: FLOPs at which a search that can be stopped is stopped, instead of after its own number of measurements; others
@@ -87,11 +87,11 @@ def run_search(
         return _stopped(chosen, calibration.fresh(), inside, under, bill, checkpoints)
     found: dict[float, RivalResult] = chosen.search_budgets(calibration, inside)
     first = next(iter(found.values()))
-    end = Snapshot(first.spent.total, first.seconds, found)
-    return FrontierRun(chosen.label, found, first.spent, first.seconds, first.evaluations, (end,), under)
+    end = _Snapshot(first.spent.total, first.seconds, found)
+    return _FrontierRun(chosen.label, found, first.spent, first.seconds, first.evaluations, (end,), under)
 
 
-def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) -> FrontierRun:
+def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) -> _FrontierRun:
     """One search for each budget."""
     found: dict[float, RivalResult] = {}
     under: dict[float, str] = {}
@@ -106,8 +106,8 @@ def _each(search: Search, calibration: Calibration, budgets: Sequence[float]) ->
         seconds += found[budget].seconds
         evaluations += found[budget].evaluations
     _check_any(search.label, found, under)
-    end = Snapshot(spent.total, seconds, found)
-    return FrontierRun(search.label, found, spent, seconds, evaluations, (end,), under)
+    end = _Snapshot(spent.total, seconds, found)
+    return _FrontierRun(search.label, found, spent, seconds, evaluations, (end,), under)
 
 
 def _stopped(
@@ -117,17 +117,17 @@ def _stopped(
     under: Mapping[float, str],
     bill: float | None,
     checkpoints: Sequence[float],
-) -> FrontierRun:
+) -> _FrontierRun:
     """All budgets `inside` in turn until the bill is spent, or after the rival's own number of measurements."""
     steps = rival.num_steps * len(inside)
     best: dict[float, Choice] = {}
-    snapshots: list[Snapshot] = []
+    snapshots: list[_Snapshot] = []
     left, start = sorted(checkpoints), time.perf_counter()
 
-    def snapshot() -> Snapshot:
+    def snapshot() -> _Snapshot:
         seconds = time.perf_counter() - start
         found = {b: rival.result(best[b], b, calibration, seconds) for b in inside if b in best}
-        return Snapshot(calibration.bill.spent.total, seconds, found)
+        return _Snapshot(calibration.bill.spent.total, seconds, found)
 
     total, changed = 0.0, 0
     for number, (budget, choice) in enumerate(rival.steps(calibration, inside), start=1):
@@ -144,7 +144,7 @@ def _stopped(
     if not snapshots or snapshots[-1].flops != end.flops:
         snapshots.append(end)
     made = calibration.bill
-    return FrontierRun(
+    return _FrontierRun(
         rival.label, end.candidates, replace(made.spent), end.seconds, made.evaluations, tuple(snapshots), under
     )
 

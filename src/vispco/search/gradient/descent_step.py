@@ -21,7 +21,7 @@ from vispco.search.shape_pool import measure_shapes
 
 _LOOSE = 5.0
 _DAMPING = 1e-3
-FURTHEST = 0.05  # how far a step may carry the price away from the budget: beyond it, its slope says little
+_FURTHEST = 0.05  # how far a step may carry the price away from the budget: beyond it, its slope says little
 
 
 @dataclass(frozen=True)
@@ -41,29 +41,16 @@ def slopes(
     count = sum(map(len, batches))
     total, d_shape, d_price = torch.zeros_like(price), torch.zeros_like(shape), torch.zeros_like(price)
     for batch in batches:
-        kl = _relaxed(objective, batch, kernel, shape, price, gamma)
+        S, B = len(shape), len(batch)
+        workload = objective.workload(batch.sizes).pinned(kernel.earliest_layer).repeat(S)
+        pricing, low = Pricing(workload, objective.cost), objective.cost.lowest_fraction(workload)
+        fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
+        retention = project(kernel, shape.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
+        kl = objective.relaxed_kl(batch.tiled(S), retention).view(S, B).sum(-1).double().cpu()
         kl = kl + 0.0 * (shape.sum(-1) + price)  # where nothing is dropped, the slope is 0
         found = torch.autograd.grad(kl.sum(), (shape, price))
         total, d_shape, d_price = total + kl.detach(), d_shape + found[0], d_price + found[1]
     return _Slopes(total.detach() / count, d_shape.detach() / count, d_price.detach() / count)
-
-
-def _relaxed(
-    objective: Objective, batch: Batch, kernel: Kernel, shape: Tensor, price: Tensor, gamma: float | None
-) -> Tensor:
-    """Relaxed KL of each start, summed over a batch: [S]."""
-    S, B = len(shape), len(batch)
-    workload = objective.workload(batch.sizes).pinned(kernel.earliest_layer).repeat(S)
-    pricing, low = Pricing(workload, objective.cost), objective.cost.lowest_fraction(workload)
-    fraction = torch.maximum(price.repeat_interleave(B), low)  # a small picture's floor may lie above
-    retention = project(kernel, shape.repeat_interleave(B, dim=0), fraction, pricing, gamma=gamma)
-    return objective.relaxed_kl(batch.tiled(S), retention).view(S, B).sum(-1).double().cpu()
-
-
-def typical_size(objective: Objective, batches: Sequence[Batch]) -> Pricing:
-    """The median size of the calibration set."""
-    median = torch.cat([batch.sizes for batch in batches]).median(0, keepdim=True).values
-    return Pricing(objective.workload(median), objective.cost)
 
 
 def bound_price_slope(slope: Tensor, kl: Tensor, epsilon: float) -> Tensor:
@@ -80,10 +67,10 @@ def minimise_price(price: Tensor, slope: Tensor, budget: float, w: Tensor, lam: 
 
     The derivative is slope + max(0, w - lambda (B - f)), which is 0 at f = B - (w + slope) / lambda. So the penalty is
     minimised exactly, and w, which then moves to -slope, cannot run away. A slope above 0 (more FLOPs, more KL) is the
-    noise of a few samples, and counts as 0. Away from the budget f goes no further than FURTHEST at a time.
+    noise of a few samples, and counts as 0. Away from the budget f goes no further than _FURTHEST at a time.
     """
     best = budget - (w + slope.clamp_max(0.0)) / lam
-    low, high = price.clamp_max(budget) - FURTHEST, price.clamp_min(budget) + FURTHEST
+    low, high = price.clamp_max(budget) - _FURTHEST, price.clamp_min(budget) + _FURTHEST
     return torch.minimum(torch.maximum(best, low), high).clamp(0.0, 1.0)
 
 
@@ -131,10 +118,6 @@ def best_along(
 ) -> tuple[Tensor, int]:
     """The best of shape [P] (place 0) and of those at some lengths along `towards`, by real dropping; and its place."""
     tried = torch.stack([shape + length * towards for length in (0.0, *lengths)])
-    kl = (
-        torch.cat([measure_shapes(objective, batch, kernel, tried, price, warn=False) for batch in batches], dim=-1)
-        .mean(-1)
-        .cpu()
-    )
-    place = int(kl.argmin())
+    kl = torch.cat([measure_shapes(objective, batch, kernel, tried, price, warn=False) for batch in batches], dim=-1)
+    place = int(kl.mean(-1).argmin())
     return tried[place], place

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, VispcoError
 from vispco.kernels import Kernel
@@ -29,11 +28,12 @@ from vispco.search.gradient.descent_step import (
     descent_direction,
     minimise_price,
     slopes,
-    typical_size,
     unsaturate,
 )
 from vispco.search.gradient.lagrangian import AugmentedLagrangian, LagrangianSettings
+from vispco.search.gradient.projection import Pricing
 from vispco.search.objective import Objective, frozen
+from vispco.search.shape_pool import median_size
 from vispco.search.successive_halving import explored_shapes, rank_shapes
 
 Solver = Literal["lagrangian", "projection"]
@@ -76,7 +76,7 @@ def static_search(
     L = objective.cost.num_layers
     pool, explored = explored_shapes(objective, kernel, budget, batches, plan.explore)
     first = rank_shapes(objective, batches, kernel, pool.params[explored], budget, keep=plan.starts)
-    size = typical_size(objective, batches)
+    size = Pricing(objective.workload(median_size(batches)), objective.cost)
     shape = unsaturate(kernel, first.params, budget, size)  # [S, P]
     S = len(shape)
     begin = budget if plan.price is None or solver == "projection" else plan.price
@@ -99,40 +99,34 @@ def static_search(
                 if solver == "lagrangian":
                     price = minimise_price(price, worth, budget, multiplier.w, multiplier.lam)
                 towards = descent_direction(kernel, shape, found.shape, price, size, gamma)
-                shape, rate = _take_steps(objective, some, kernel, shape, price, towards, plan, rate)
+                for row in range(S):  # shorter next time if no length was better
+                    step = rate[row] * towards[row]
+                    shape[row], best = best_along(
+                        objective, some, kernel, shape[row], float(price[row]), step, plan.lengths
+                    )
+                    rate[row] *= plan.lengths[best - 1] if best else min(plan.lengths)
             done = multiplier.update(multiplier.statistics(budget - price, torch.arange(S)))
-            history.append(_record(outer, gamma, found.kl, price, multiplier))
+            history.append(
+                {
+                    "iteration": outer,
+                    "gamma": gamma,
+                    "kl": found.kl.tolist(),
+                    "price": price.tolist(),
+                    "violation": multiplier.violation.tolist(),
+                    "w": multiplier.w.tolist(),
+                    "lambda": multiplier.lam.tolist(),
+                }
+            )
             still = bool((rate < plan.rate / 8).all())  # two steps in a row, no length was better
             if done and (still or outer + 1 >= plan.outer):
                 break
     last = rank_shapes(objective, batches, kernel, shape, budget, keep=S, rungs=1)
-    best = last if last.kl[0] < first.kl[0] else first
+    chosen = last if last.kl[0] < first.kl[0] else first
     history.append(
-        {"shape": kernel.describe(best.params[0], L), "samples": best.samples, "start_kl": float(first.kl[0])}
+        {"shape": kernel.describe(chosen.params[0], L), "samples": chosen.samples, "start_kl": float(first.kl[0])}
     )
     converged = solver == "projection" or bool(multiplier.converged.all())
-    return FoundShape(budget, best.params[0], float(best.kl[0]), converged, history)
-
-
-def _take_steps(
-    objective: Objective,
-    batches: Sequence[Batch],
-    kernel: Kernel,
-    shape: Tensor,
-    price: Tensor,
-    towards: Tensor,
-    plan: DescentSettings,
-    rate: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Each start's best shape [S, P] along its direction, and its next rate [S, 1]: shorter if nothing was better."""
-    moved, rates = [], []
-    for row in range(len(shape)):
-        best, place = best_along(
-            objective, batches, kernel, shape[row], float(price[row]), rate[row] * towards[row], plan.lengths
-        )
-        moved.append(best)
-        rates.append(rate[row] * (plan.lengths[place - 1] if place else min(plan.lengths)))
-    return torch.stack(moved), torch.stack(rates)
+    return FoundShape(budget, chosen.params[0], float(chosen.kl[0]), converged, history)
 
 
 def annealed_gamma(kernel: Kernel, plan: DescentSettings, outer: int) -> float | None:
@@ -141,17 +135,3 @@ def annealed_gamma(kernel: Kernel, plan: DescentSettings, outer: int) -> float |
         return None
     gentle, final = plan.gamma
     return gentle * math.exp(math.log(final / gentle) * outer / max(plan.outer - 1, 1))
-
-
-def _record(
-    outer: int, gamma: float | None, kl: Tensor, price: Tensor, multiplier: AugmentedLagrangian
-) -> dict[str, Any]:
-    return {
-        "iteration": outer,
-        "gamma": gamma,
-        "kl": kl.tolist(),
-        "price": price.tolist(),
-        "violation": multiplier.violation.tolist(),
-        "w": multiplier.w.tolist(),
-        "lambda": multiplier.lam.tolist(),
-    }

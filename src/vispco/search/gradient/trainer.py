@@ -54,13 +54,6 @@ class PredictorTrainer(TrainingLoop):
         self.cheapest = self.kernel(cheapest, objective.cost.num_layers)  # [K, L]
         super().__init__(objective, predictor, batches, self.plan, directory=directory, accelerator=accelerator)
 
-    @property
-    def predictor(self) -> Any:
-        return self.module
-
-    def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:
-        return self._loss(batch, draw_budgets(place, self.lowest_budgets(batch), self.plan.seed))
-
     def lowest_budgets(self, batch: Batch) -> Tensor:
         """The least budget [B] that the solver can meet for each sample.
 
@@ -75,10 +68,11 @@ class PredictorTrainer(TrainingLoop):
         prices = Pricing(objective.workload(batch.sizes.repeat(K, 1)), objective.cost)
         return prices.fraction(self.cheapest.repeat_interleave(B, 0)).view(K, B).amin(0)
 
-    def _loss(self, batch: Batch, budget: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean KL and mean penalty of a batch at budgets [B]."""
+    def loss(self, batch: Batch, place: int) -> tuple[Tensor, Tensor]:
+        """Mean KL and mean penalty of a batch at budgets that are drawn."""
         objective, cost = self.objective, self.objective.cost
-        params = self.predictor(batch.observation, budget).double().cpu()
+        budget = draw_budgets(place, self.lowest_budgets(batch), self.plan.seed)
+        params = self.module(batch.observation, budget).double().cpu()
         # so that every parameter has a gradient on every rank, also where nothing is pruned
         unused = 0.0 * params.sum()
         pricing = Pricing(objective.workload(batch.sizes), cost)

@@ -22,11 +22,13 @@ from torch import Tensor, nn
 from vispco.core.errors import InvalidInputError
 from vispco.core.progress_lines import ProgressBar
 from vispco.core.runs import files
+from vispco.core.runs.checkpoint_file import load_checkpoint, save_checkpoint
 from vispco.search.batch import Batch
-from vispco.search.gradient import checkpoint
 from vispco.search.gradient.static import DivergenceError
 from vispco.search.gradient.training_settings import LoopSettings, batch_index
 from vispco.search.objective import Objective, frozen
+
+CHECKPOINT = "checkpoint.safetensors"
 
 
 class TrainingLoop:
@@ -74,7 +76,7 @@ class TrainingLoop:
                 self.step += 1
                 self.history.append(record)
                 self.accelerator.log(record, step=self.step)
-                bar.advance(1, values_text(record))
+                bar.advance(1, _values_text(record))
                 if self.step % self.loop.save_every == 0 or self.step == self.loop.steps:
                     self._save()
         self.module.eval()
@@ -132,15 +134,15 @@ class TrainingLoop:
         sums = self.mean(sums)
         norm = self.accelerator.clip_grad_norm_(self.module.parameters(), plan.clip)
         if sums[1] > 0 or not bool(torch.as_tensor(norm).isfinite()):
-            raise DivergenceError(self._what_to_do(float(sums[0])))
+            kept = "There is no checkpoint yet."
+            if self.directory is not None and (self.directory / CHECKPOINT).is_file():
+                kept = f"The last good checkpoint is {self.directory / CHECKPOINT}."
+            raise DivergenceError(
+                f"Training stopped at step {self.step}: the loss is not finite (KL {float(sums[0]):g}). {kept} Lower the rate "
+                f"({plan.rate:g})."
+            )
         self.optimizer.step()
         return {"step": float(self.step), "kl": float(sums[0]), **self.after_step()}
-
-    def _what_to_do(self, kl: float) -> str:
-        kept = "There is no checkpoint yet."
-        if self.directory is not None and (self.directory / checkpoint.NAME).is_file():
-            kept = f"The last good checkpoint is {self.directory / checkpoint.NAME}."
-        return f"Training stopped at step {self.step}: the loss is not finite (KL {kl:g}). {kept} Lower the rate ({self.loop.rate:g})."
 
     def _save(self) -> None:
         if self.directory is None:
@@ -150,24 +152,28 @@ class TrainingLoop:
             return
         weights = self.accelerator.unwrap_model(self.module).state_dict()
         tensors = {f"{self.part}.{name}": tensor for name, tensor in weights.items()}
-        tensors |= {f"optimizer.{n}": t for n, t in checkpoint.optimizer_tensors(self.optimizer).items()}
+        moments = self.optimizer.state_dict()["state"]
+        tensors |= {f"optimizer.{i}.{key}": torch.as_tensor(v) for i, own in moments.items() for key, v in own.items()}
         counters = {"step": self.step, "plan": asdict(self.loop), "history": self.history, **extra}
         bill = {"spent": asdict(self.objective.spent), "taught": sorted(self.objective.taught)}
-        checkpoint.save(self.directory, tensors | more, counters | bill)
+        save_checkpoint(self.directory / CHECKPOINT, tensors | more, counters | bill)
         lines = "".join(json.dumps(record) + "\n" for record in self.history)
         files.write_text(self.directory / "metrics.jsonl", lines)
 
     def _resume(self) -> None:
-        found = None if self.directory is None else checkpoint.load(self.directory)
-        if found is None:
+        if self.directory is None or not (self.directory / CHECKPOINT).is_file():
             return
-        tensors, counters = found
+        tensors, counters = load_checkpoint(self.directory / CHECKPOINT)
         if {**counters["plan"], "steps": 0} != {**json.loads(json.dumps(asdict(self.loop))), "steps": 0}:
             raise InvalidInputError(
                 f"{self.directory} holds a run with another plan ({counters['plan']}). Give that plan, or another folder."
             )
         self.accelerator.unwrap_model(self.module).load_state_dict(tensors_of(self.part, tensors))
-        checkpoint.load_optimizer(self.optimizer, tensors_of("optimizer", tensors))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors_of("optimizer", tensors).items():
+            index, key = name.split(".", 1)
+            moments.setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
         self.step, self.history = counters["step"], counters["history"]
         self.load_state(tensors, counters)
         for name, value in counters["spent"].items():
@@ -180,7 +186,7 @@ def tensors_of(part: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(f"{part}."): t for key, t in tensors.items() if key.startswith(f"{part}.")}
 
 
-def values_text(record: dict[str, float]) -> str:
+def _values_text(record: dict[str, float]) -> str:
     """The numbers of a step as a bar shows them; those that a solver does not have are left out."""
     names = {"kl": "KL", "share": "FLOPs share", "violation": "violation", "w": "w", "lambda": "λ"}
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in names.items() if key in record)

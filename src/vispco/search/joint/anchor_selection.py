@@ -8,7 +8,6 @@ smallest is taken: a configuration more is one more to mistake for the best.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -43,7 +42,8 @@ def choose_configurations(kl: Tensor, estimate: Tensor) -> ConfigurationChoice:
     loss = saturating_loss(kl)
     best = int(loss.mean(0).argmin())
     sets: list[tuple[list[int], Tensor]] = [([best], loss[:, best])]
-    for columns in _sets(kl.shape[1]):
+    places = range(kl.shape[1])
+    for columns in (list(each) for size in range(2, len(places) + 1) for each in combinations(places, size)):
         lost, chosen = (_chosen_values(values, estimate, columns) for values in (loss, kl))
         if float(chosen.mean()) <= float(kl[:, best].mean()) and is_gain(loss[:, best] - lost):
             sets.append((columns, lost))
@@ -109,12 +109,6 @@ def is_gain(gain: Tensor, errors: float = _NOISE) -> bool:
 def _is_above_noise(difference: Tensor, errors: float = _NOISE) -> bool:
     """Whether the mean of a difference [M] is more than noise."""
     return bool(difference.mean() > errors * difference.std() / len(difference) ** 0.5)
-
-
-def _sets(count: int) -> Iterator[list[int]]:
-    """All sets of two and more columns."""
-    for size in range(2, count + 1):
-        yield from map(list, combinations(range(count), size))
 
 
 def _chosen_values(values: Tensor, estimate: Tensor, columns: list[int]) -> Tensor:

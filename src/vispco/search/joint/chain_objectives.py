@@ -19,27 +19,19 @@ _INFEASIBLE_KL = 50.0  # more than any measured KL, and finite, so that means ca
 _ROUNDING = 1e-9
 
 
-class _Objectives(dict[Chain, Objective]):
-    """The objective of each chain, made when it is first asked for: a chain may come with other options."""
-
-    def __init__(self, first: Objective) -> None:
-        super().__init__()
-        self.first = first
-
-    def __missing__(self, chain: Chain) -> Objective:
-        found = self[chain] = self.first.with_chain(chain)
-        return found
-
-
 class ChainObjectives:
     """The candidate chains on one model: an objective for each, with one bill and one journal."""
 
     def __init__(self, objective: Objective, chains: Sequence[Chain], kernel: Kernel | None = None) -> None:
         self.cost, self.kernel = objective.cost, kernel or joint_kernel()
         self.objective, self.candidates = objective, frozenset(chains)
-        self.objectives = _Objectives(objective)
-        for chain in chains:
-            self.objectives[chain]
+        self.objectives = {chain: objective.with_chain(chain) for chain in chains}
+
+    def objective_of(self, chain: Chain) -> Objective:
+        """The objective of a chain, which may be a candidate with other options."""
+        if chain not in self.objectives:
+            self.objectives[chain] = self.objective.with_chain(chain)
+        return self.objectives[chain]
 
     def measure(self, batch: Batch, configurations: Configurations, level: float) -> Tensor:
         """KL [K, B] of configurations at a level; those with the same counts are run once.
@@ -55,7 +47,7 @@ class ChainObjectives:
 
     def measure_chain(self, batch: Batch, configurations: Configurations, number: int, level: float) -> Tensor:
         """The same of the configurations of one chain, in their order: KL [k, B]."""
-        objective = self.objectives[configurations.chains[number]]
+        objective = self.objective_of(configurations.chains[number])
         budgets = budget_at(level, text_floor(batch.num_text, batch.num_visual, self.cost))
         params = configurations.params[configurations.places(number)]
         kl = measure_shapes(objective, batch, self.kernel, params, budgets, warn=False)

@@ -11,18 +11,19 @@ from torch import Tensor
 
 from vispco.pruner.observation import Observation, feature_scales, raw_features, scaled_features
 
-MAX_GROUPS = 16
+_MAX_GROUPS = 16
 _MIN_GROUP_SIZE = 4  # samples of a group, on average
 _MAX_ITERATIONS = 30  # of k-means
-SHRINKAGE = 4.0  # samples' worth of the overall mean in the mean of a group
+_SHRINKAGE = 4.0  # samples' worth of the overall mean in the mean of a group
 BANDWIDTH = 0.02  # of squared distances to the groups' centres: an input belongs to the nearest one
 
 
 def group_instructions(observation: Observation) -> Tensor:
     """The group of each sample: int64 [M], numbered from 0; all 0 where there are too few samples to tell."""
-    points = _words(observation)
+    raw = raw_features(observation)
+    points = scaled_features(raw, *feature_scales(raw))[:, : (raw.shape[-1] - 1) // 3]  # the words'
     best, found = 0.0, torch.zeros(len(points), dtype=torch.int64)
-    for count in range(2, min(MAX_GROUPS, len(points) // _MIN_GROUP_SIZE) + 1):
+    for count in range(2, min(_MAX_GROUPS, len(points) // _MIN_GROUP_SIZE) + 1):
         groups = _k_means(points, count)
         apart = _silhouette(points, groups)
         if apart > best:
@@ -41,13 +42,13 @@ def leave_one_out_means(loss: Tensor, groups: Tensor, known: int | None = None) 
     total, same = (says * loss).sum(0), (member.T @ (says * loss))[groups]
     others = (member.T @ says)[groups] - says  # of the same group, [M, 1]
     overall = (total - says * loss) / (says.sum() - says).clamp_min(1.0)
-    return (same - says * loss + SHRINKAGE * overall) / (others + SHRINKAGE)
+    return (same - says * loss + _SHRINKAGE * overall) / (others + _SHRINKAGE)
 
 
 def shrink_to_mean(loss: Tensor, groups: Tensor) -> Tensor:
     """Losses [M, K] whose mean over a group is the group's mean, shrunk to the mean of all as in `leave_one_out_means`."""
     size = torch.bincount(groups).to(loss)[groups][:, None]
-    return (size * loss + SHRINKAGE * loss.mean(0)) / (size + SHRINKAGE)
+    return (size * loss + _SHRINKAGE * loss.mean(0)) / (size + _SHRINKAGE)
 
 
 def group_centres(points: Tensor, groups: Tensor) -> Tensor:
@@ -58,11 +59,6 @@ def group_centres(points: Tensor, groups: Tensor) -> Tensor:
     found = torch.zeros_like(points)
     found[:, :words] = centres[groups]
     return found
-
-
-def _words(observation: Observation) -> Tensor:
-    raw = raw_features(observation)
-    return scaled_features(raw, *feature_scales(raw))[:, : (raw.shape[-1] - 1) // 3]
 
 
 def _k_means(points: Tensor, count: int) -> Tensor:

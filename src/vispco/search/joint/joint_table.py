@@ -122,12 +122,11 @@ def measure_joint_table(
         known = bool(searches) or any(explored[level] for level in levels)  # else there is nothing to take over
         own = {level: search for level, search in stage.items() if explored[level] or not known}
         ranking |= _compare_chains(own, chains, settings, ranking_levels, needed=not ranking)
-        _search_levels(own, searches, ranking, settings)
+        _search_levels(own, searches, ranking)
         searches |= own
         for level in levels:
             if level not in own:
-                for near in _adjacent(level, searches):
-                    stage[level].add_trials(searches[near].best(settings.at(settings.inherited, stage[level].budget)))
+                _inherit(stage[level], searches)
                 stage[level].promote()
         chosen, measured = zip(*(search.anchors() for search in stage.values()), strict=True)
         found, kl = Configurations.join(chosen), torch.cat(measured, dim=1)
@@ -201,7 +200,6 @@ def _search_levels(
     searches: dict[float, LevelSearch],
     finished: dict[float, LevelSearch],
     ranking: dict[float, list[Chain]],
-    settings: JointSettings,
 ) -> None:
     """Search each level, ranking levels first; every level inherits the best trials of the adjacent ones.
 
@@ -210,22 +208,21 @@ def _search_levels(
     """
     known, first = dict(finished), [level for level in ranking if level in searches]
     for level in [*first, *sorted(set(searches) - set(first), key=lambda each: _nearest(each, ranking)[1])]:
-        for near in _adjacent(level, known):
-            searches[level].add_trials(known[near].best(settings.at(settings.inherited, searches[level].budget)))
+        _inherit(searches[level], known)
         searches[level].measure_neighbours()
         searches[level].try_chains(ranking[_nearest(level, ranking)[0]])
         known[level] = searches[level]
     for level in sorted(searches):
-        for near in _adjacent(level, known):
-            searches[level].add_trials(known[near].best(settings.at(settings.inherited, searches[level].budget)))
+        _inherit(searches[level], known)
         searches[level].compensate()
         searches[level].promote()
 
 
-def _adjacent(level: float, levels: Iterable[float]) -> list[float]:
-    """Of some levels, the next one below and the next one above."""
-    below, above = [each for each in levels if each < level], [each for each in levels if each > level]
-    return [*([max(below)] if below else []), *([min(above)] if above else [])]
+def _inherit(search: LevelSearch, known: dict[float, LevelSearch]) -> None:
+    """Measure the best trials of the next level below and of the next one above."""
+    below, above = [each for each in known if each < search.level], [each for each in known if each > search.level]
+    for near in ([max(below)] if below else []) + ([min(above)] if above else []):
+        search.add_trials(known[near].best(search.settings.at(search.settings.inherited, search.budget)))
 
 
 def _nearest(level: float, levels: Iterable[float]) -> tuple[float, float]:

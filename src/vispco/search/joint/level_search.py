@@ -31,7 +31,7 @@ _ENTRY = frozenset({"entry"})  # the kind of most chains
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class _Trial:
     """One configuration at a level. counts: [L], its tokens for a sample of the typical size.
 
     rung: the last one that it was measured on, -1 for none. kl: on the samples up to there.
@@ -66,16 +66,29 @@ class LevelSearch:
     ) -> None:
         self.chains, self.level, self.settings, self.progress = chains, level, settings, progress
         self.batches, self.lengths = batches, batch_lengths(batches)
-        self.rungs = _split_into_rungs(self.lengths, settings.rungs)
+        self.rungs: list[
+            range
+        ] = []  # the places of the batches that each adds, so that it sees at least so many samples
+        used = 0
+        for samples in settings.rungs:
+            start = used
+            while used < len(self.lengths) and sum(self.lengths[:used]) < samples:
+                used += 1
+            self.rungs.append(range(start, used))
         self.size = median_size(batches[:8])  # [1, 4]
         self.floor = text_floor(self.size[:, 0], self.size[:, 1], chains.cost)
         self.budget = float(budget_at(level, self.floor))
-        self.trials: dict[tuple[Chain, bytes], Trial] = {}
+        self.trials: dict[tuple[Chain, bytes], _Trial] = {}
         self.pools: dict[Chain, ShapePool] = {}
 
     def measure_chains(self, among: Sequence[Chain]) -> None:
         """Measure a few shapes of each chain on the first rung, unless its full first layers take most of the level."""
-        for chain in [chain for chain in among if self._is_affordable(chain)] or among:
+        affordable = []
+        for chain in among:
+            full = self.chains.cost.lowest_fraction(self.chains.objective_of(chain).workload(self.size))
+            if float(level_of(full, self.floor)[0]) <= self.level / 2:
+                affordable.append(chain)
+        for chain in affordable or among:
             pool = self._pool(chain)
             places = pool.spread(self.settings.at(self.settings.shapes, self.budget), seed=self.settings.seed)
             self._add(chain, pool.params[places])
@@ -84,8 +97,9 @@ class LevelSearch:
     def try_chains(self, chains: Sequence[Chain]) -> None:
         """Measure the best shape under the other chains whose scorers begin at the same layers."""
         best = self.best(1)[0]
+        layers = [layer for layer, _ in best.chain.stages]
         same = [chain.with_compensation(best.chain.compensate) for chain in chains]
-        others = [chain for chain in same if chain != best.chain and _stage_layers(chain) == _stage_layers(best.chain)]
+        others = [chain for chain in same if chain != best.chain and [layer for layer, _ in chain.stages] == layers]
         self._measure_to([trial for chain in others for trial in self._add(chain, best.params[None])], 0)
 
     @property
@@ -98,7 +112,7 @@ class LevelSearch:
             best[trial.chain] = min(loss, best.get(trial.chain, loss))
         return sorted(best.items(), key=lambda pair: pair[1])
 
-    def add_trials(self, others: Sequence[Trial], rung: int = 0) -> None:
+    def add_trials(self, others: Sequence[_Trial], rung: int = 0) -> None:
         """Measure trials of other levels, moved to this one."""
         wanted = [self._add(trial.chain, trial.params[None])[0] for trial in others]
         self._measure_to(wanted, min(rung, len(self.rungs) - 1))
@@ -128,7 +142,7 @@ class LevelSearch:
             return
         best = self.best(1)[0]
 
-        def measure(betas: Sequence[float]) -> list[Trial]:
+        def measure(betas: Sequence[float]) -> list[_Trial]:
             added = [self._add(best.chain.with_compensation(beta), best.params[None])[0] for beta in betas]
             self._measure_to(added, 0)
             return [self.trials[trial.key] for trial in added]
@@ -152,7 +166,7 @@ class LevelSearch:
         for rung, size in enumerate(self.settings.shortlist, start=1):
             self._measure_to(self._shortlist(self.settings.at(size, self.budget), rung - 1), rung)
 
-    def best(self, count: int) -> list[Trial]:
+    def best(self, count: int) -> list[_Trial]:
         """The best trials of the highest rung, then those of the rungs below."""
         return sorted(self._measured_trials, key=lambda trial: (-trial.rung, trial.loss))[:count]
 
@@ -164,45 +178,41 @@ class LevelSearch:
         """
         most = max(trial.rung for trial in self._measured_trials)
         among = sorted((trial for trial in self._measured_trials if trial.rung == most), key=lambda trial: trial.loss)
-        found = _same_batch_trials(among)
+        kind = batch_kind(among[0].chain)
+        found = [trial for trial in among if batch_kind(trial.chain) == kind]  # these can share a batch
         kl = torch.stack([trial.kl for trial in found], dim=-1)
         size = self.settings.anchors
         useful = select_anchors(kl, self.groups[: len(kl)], size)
         places = list(dict.fromkeys([*useful, *_best_per_first_scorer(found), *range(len(found))]))[:size]
         chosen = [found[place] for place in places]
-        spare = [trial for trial in among if batch_kind(trial.chain) == _ENTRY and batch_kind(found[0].chain) != _ENTRY]
-        chosen += spare[:1]
+        if kind != _ENTRY:
+            chosen += [trial for trial in among if batch_kind(trial.chain) == _ENTRY][:1]
         parts = [self._configurations([trial]) for trial in chosen]
         return Configurations.join(parts), torch.stack([trial.kl for trial in chosen], dim=-1)
 
     @property
-    def _measured_trials(self) -> list[Trial]:
+    def _measured_trials(self) -> list[_Trial]:
         """The trials that have been measured on a rung."""
         return [trial for trial in self.trials.values() if trial.rung >= 0]
 
-    def _is_affordable(self, chain: Chain) -> bool:
-        """Whether the first layers of a chain, which may have to be full, take at most half of the level."""
-        size = self.chains.objectives[chain].workload(self.size)
-        return float(level_of(self.chains.cost.lowest_fraction(size), self.floor)[0]) <= self.level / 2
-
     def _pool(self, chain: Chain) -> ShapePool:
         if chain not in self.pools:
-            objective = self.chains.objectives[chain]
+            objective = self.chains.objective_of(chain)
             self.pools[chain] = chain_shapes(
                 objective, self.chains.kernel, self.budget, self.size, servable=self.settings.servable
             )
         return self.pools[chain]
 
-    def _add(self, chain: Chain, params: Tensor) -> list[Trial]:
+    def _add(self, chain: Chain, params: Tensor) -> list[_Trial]:
         """The trials of shapes [N, P]; new ones are not measured yet."""
         if not len(params):
             return []
-        objective = self.chains.objectives[chain]
+        objective = self.chains.objective_of(chain)
         counts = typical_counts(objective, self.chains.kernel, params, self.budget, self.size)
-        found = [Trial(chain, own, tokens) for own, tokens in zip(params.double(), counts.long(), strict=True)]
+        found = [_Trial(chain, own, tokens) for own, tokens in zip(params.double(), counts.long(), strict=True)]
         return [self.trials.setdefault(trial.key, trial) for trial in found]
 
-    def _measure_to(self, wanted: Sequence[Trial], rung: int) -> None:
+    def _measure_to(self, wanted: Sequence[_Trial], rung: int) -> None:
         """Measure trials on the samples up to a rung, those that have not seen them."""
         for step in range(rung + 1):
             new = list({t.key: t for t in (self.trials[each.key] for each in wanted) if t.rung == step - 1}.values())
@@ -212,7 +222,7 @@ class LevelSearch:
             for trial, own in zip(new, kl.T, strict=True):
                 self.trials[trial.key] = replace(trial, rung=step, kl=torch.cat([trial.kl, own]))
 
-    def _configurations(self, trials: Sequence[Trial]) -> Configurations:
+    def _configurations(self, trials: Sequence[_Trial]) -> Configurations:
         chains = tuple(dict.fromkeys(trial.chain for trial in trials))
         number = torch.tensor([chains.index(trial.chain) for trial in trials])
         level = torch.full((len(trials),), self.level, dtype=torch.float64)
@@ -245,7 +255,7 @@ class LevelSearch:
         """The samples that a trial has seen after a rung."""
         return sum(self.lengths[: self.rungs[rung].stop])
 
-    def _shortlist(self, size: int, rung: int = 0) -> list[Trial]:
+    def _shortlist(self, size: int, rung: int = 0) -> list[_Trial]:
         """Of the trials of a rung, by its samples: the best, the best of each other first scorer, those that serve together.
 
         Chains that begin alike lose the same samples, so that a ranking alone would end with several of them.
@@ -273,40 +283,9 @@ class LevelSearch:
         return group_instructions(self.observation)
 
 
-def _best_per_first_scorer(trials: Sequence[Trial]) -> list[int]:
-    """Of trials, best first, the places of the best of each first scorer."""
+def _best_per_first_scorer(trials: Sequence[_Trial]) -> list[int]:
+    """Of trials, best first, the places of the best of each scorer that chooses before the model, and of all others."""
     first: dict[str, int] = {}
     for place, trial in enumerate(trials):
-        first.setdefault(_first_scorer(trial.chain), place)
+        first.setdefault(str(trial.chain.scorers[0]) if trial.chain.earliest_layer == 0 else "", place)
     return list(first.values())
-
-
-def _split_into_rungs(lengths: Sequence[int], sizes: Sequence[int]) -> list[range]:
-    """The places of the batches that each rung adds, so that it sees at least so many samples, if there are as many."""
-    found: list[range] = []
-    used = 0
-    for size in sizes:
-        start = used
-        while used < len(lengths) and sum(lengths[:used]) < size:
-            used += 1
-        found.append(range(start, used))
-    return found
-
-
-def _first_scorer(chain: Chain) -> str:
-    """Which scorer chooses before the language model; empty for chains that begin inside it."""
-    return str(chain.scorers[0]) if chain.earliest_layer == 0 else ""
-
-
-def _stage_layers(chain: Chain) -> tuple[int, ...]:
-    """The layers from which on each scorer of a chain rules."""
-    return tuple(layer for layer, _ in chain.stages)
-
-
-def _same_batch_trials(trials: Sequence[Trial]) -> list[Trial]:
-    """The trials that can share a batch with the best one: their tokens leave at the same sites.
-
-    See `vispco.scorers.mixture`. A chain that merges or decides counts by itself is alone.
-    """
-    best = min(trials, key=lambda trial: trial.loss)
-    return [trial for trial in trials if batch_kind(trial.chain) == batch_kind(best.chain)]

@@ -8,13 +8,12 @@ the same at all levels: a mean budget compares the loss at one level with the lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from vispco.pruner.configurations import Configurations
 from vispco.pruner.joint_predictor import JointPredictor, JointPredictorConfig
 from vispco.pruner.kernel_regression import KernelRegression, kernel_weights, saturating_loss
 from vispco.scorers.mixture import batch_kind
@@ -28,7 +27,7 @@ _BANDWIDTHS = (0.02, 0.05, 0.12, 0.25, 0.6, 1.2)
 
 
 @dataclass(frozen=True)
-class HeldOutKl:
+class _HeldOutKl:
     """Mean KL on left-out samples.
 
     static: of the best single configuration. predictor: of the predictor's choice. reachable: of the best fit to what is known
@@ -65,10 +64,10 @@ class _TableFit:
     error: float
 
 
-def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, HeldOutKl]]:
+def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointPredictor, dict[float, _HeldOutKl]]:
     """A predictor fitted to a table, and its held-out KL by level."""
     configurations, groups = table.configurations, table.groups
-    by_groups, by_neighbours = fit_by_groups(table), fit_by_neighbours(table)
+    by_groups, by_neighbours = _fit_by_groups(table), _fit_by_neighbours(table)
     neighbours = by_neighbours.error < by_groups.error
     fit = by_neighbours if neighbours else by_groups
     kept, held_out = torch.zeros(len(configurations), dtype=torch.bool), {}
@@ -80,7 +79,7 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         loss[:, own.columns] = own.stored
         reachable = min(float(each.levels[level].choice.predictor.mean()) for each in (by_groups, by_neighbours))
         static, taken, oracle = (float(each.mean()) for each in (choice.static, choice.predictor, choice.oracle))
-        held_out[level] = HeldOutKl(static, taken, min(reachable, static), oracle)
+        held_out[level] = _HeldOutKl(static, taken, min(reachable, static), oracle)
     config = JointPredictorConfig(
         hidden=objective.cost.dimensions.hidden,
         anchors=len(configurations),
@@ -91,7 +90,9 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
         cost=objective.cost.to_dict(),
     )
     predictor = JointPredictor(config)
-    _copy(predictor, configurations, kept)
+    for name in ("params", "chain", "level"):
+        getattr(predictor, name).copy_(getattr(configurations, name))
+    predictor.kept.copy_(kept)
     predictor.memory.fit(
         table.observation, loss, bandwidth, lambda points: points if neighbours else group_centres(points, groups)
     )
@@ -99,42 +100,38 @@ def fit_joint_predictor(objective: Objective, table: JointTable) -> tuple[JointP
     return predictor.to(objective.model.device).eval(), held_out
 
 
-def fit_by_groups(table: JointTable) -> _TableFit:
+def _fit_by_groups(table: JointTable) -> _TableFit:
     """Inputs are known by their groups of instructions."""
-    levels, error = {}, 0.0
-    for level, columns in _columns(table):
-        kl = table.measured(columns)
-        loss = saturating_loss(kl)
-        estimate = leave_one_out_means(loss, table.groups)
-        alike = _num_alike(table, columns)
-        choice = choose_configurations(kl[:, :alike], estimate[:, :alike])
-        levels[level] = _LevelFit(columns, choice, shrink_to_mean(loss, table.groups))
-        error += _relative_error(estimate, loss)
-    return _TableFit(levels, BANDWIDTH, error)
+    groups = table.groups
+    return _fit(
+        table, BANDWIDTH, lambda loss: leave_one_out_means(loss, groups), lambda loss: shrink_to_mean(loss, groups)
+    )
 
 
-def fit_by_neighbours(table: JointTable) -> _TableFit:
+def _fit_by_neighbours(table: JointTable) -> _TableFit:
     """Inputs are known by the samples that are most like them, at the bandwidth with the least leave-one-out error."""
     samples = len(table.kl)
     memory = KernelRegression(table.observation.visual.shape[-1] // 2, samples, 1)
     memory.fit(table.observation, torch.zeros(samples, 1), torch.ones(1))
     losses = [saturating_loss(table.measured(columns)) for _, columns in _columns(table)]
-
-    def weights(bandwidth: float) -> Tensor:
-        return kernel_weights(memory.keys, memory.keys, bandwidth, leave_one_out=True)
-
-    def error(bandwidth: float) -> float:
-        own = weights(bandwidth)
-        return sum(_relative_error(own @ loss, loss) for loss in losses)
-
-    errors = {bandwidth: error(bandwidth) for bandwidth in _BANDWIDTHS}
+    weights = {b: kernel_weights(memory.keys, memory.keys, b, leave_one_out=True) for b in _BANDWIDTHS}
+    errors = {b: sum(_relative_error(own @ loss, loss) for loss in losses) for b, own in weights.items()}
     best = min(errors, key=lambda bandwidth: errors[bandwidth])
-    own, levels = weights(best), {}
-    for (level, columns), loss in zip(_columns(table), losses, strict=True):
-        alike = _num_alike(table, columns)
-        choice = choose_configurations(table.measured(columns)[:, :alike], (own @ loss)[:, :alike])
-        levels[level] = _LevelFit(columns, choice, loss)
-    return _TableFit(levels, best, errors[best])
+    return _fit(table, best, lambda loss: weights[best] @ loss, lambda loss: loss)
+
+
+def _fit(
+    table: JointTable, bandwidth: float, estimate: Callable[[Tensor], Tensor], store: Callable[[Tensor], Tensor]
+) -> _TableFit:
+    """estimate: of the saturating loss [M, k] of each sample, from the others. store: what is kept of the loss."""
+    levels, error = {}, 0.0
+    for level, columns in _columns(table):
+        kl = table.measured(columns)
+        loss = saturating_loss(kl)
+        own, alike = estimate(loss), _num_alike(table, columns)
+        levels[level] = _LevelFit(columns, choose_configurations(kl[:, :alike], own[:, :alike]), store(loss))
+        error += _relative_error(own, loss)
+    return _TableFit(levels, bandwidth, error)
 
 
 def _relative_error(estimate: Tensor, loss: Tensor) -> float:
@@ -153,10 +150,3 @@ def _num_alike(table: JointTable, columns: Tensor) -> int:
     """Of the configurations of a level, those that share a batch with the first: all but a spare one at the end."""
     kinds = [batch_kind(table.configurations.chains[int(table.configurations.chain[column])]) for column in columns]
     return sum(kind == kinds[0] for kind in kinds)
-
-
-def _copy(predictor: Any, configurations: Configurations, kept: Tensor) -> None:
-    predictor.params.copy_(configurations.params)
-    predictor.chain.copy_(configurations.chain)
-    predictor.level.copy_(configurations.level)
-    predictor.kept.copy_(kept)

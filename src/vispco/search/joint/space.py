@@ -14,6 +14,7 @@ from vispco.cost import Cost
 from vispco.kernels import Kernel
 from vispco.pruner.budget_planner import BudgetPlanner, static_shape
 from vispco.scorers import Chain, ChainLike
+from vispco.scorers.chain import split_outside
 from vispco.search.initial_shapes import initial_shapes
 from vispco.search.objective import Objective
 from vispco.search.shape_pool import ShapePool
@@ -32,11 +33,6 @@ def default_chains() -> tuple[Chain, ...]:
     return tuple(Chain.of(name) for name in names)
 
 
-def servable_chains() -> tuple[Chain, ...]:
-    """Chains that can prune once, before layer 0, which serving engines can run."""
-    return tuple(Chain.of(name) for name in (*_PRE_LLM, "uniform"))
-
-
 def single_selectors(budget: float, cost: Cost) -> dict[str, BudgetPlanner]:
     """What needs no search at a budget: each scorer before the language model, pruning once, before layer 0."""
     kernel = joint_kernel(servable=True)
@@ -45,21 +41,17 @@ def single_selectors(budget: float, cost: Cost) -> dict[str, BudgetPlanner]:
 
 
 def candidate_chains(*, servable: bool = False, cacheable: bool = False) -> tuple[Chain, ...]:
-    """The chains of a search that names none. cacheable: those whose choice is the same for every question."""
-    chains = servable_chains() if servable else default_chains()
+    """The chains of a search that names none.
+
+    servable: those that can prune once, before layer 0. cacheable: those whose choice is the same for every question.
+    """
+    chains = tuple(map(Chain.of, (*_PRE_LLM, "uniform"))) if servable else default_chains()
     return tuple(chain for chain in chains if not (cacheable and chain.reads_question))
 
 
 def read_chains(text: str) -> tuple[Chain, ...]:
     """Chains as a person types them, separated by commas: 'fastv,divprune+fastv'. Brackets may hold commas."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    found = tuple(dict.fromkeys(Chain.of(part.strip()) for part in parts if part.strip()))
+    found = tuple(dict.fromkeys(Chain.of(part.strip()) for part in split_outside(text, ",") if part.strip()))
     if not found:
         raise InvalidInputError(f"No scorers were named in {text!r}. Write fastv,divprune+fastv or leave it out.")
     return found
@@ -86,24 +78,15 @@ def chain_shapes(
     chain = objective.scorer
     every = initial_shapes(chain_kernel(kernel, chain), objective.cost.num_layers)
     pool = ShapePool.at(objective, kernel, every[:1] if servable else every, budget, size)
-    used = _every_scorer_drops(chain, pool.curves)
-    # at a high budget curves are lifted until their first step is gone
-    return ShapePool(pool.params[used], pool.curves[used]) if bool(used.any()) else pool
-
-
-def _every_scorer_drops(chain: Chain, curves: Tensor) -> Tensor:
-    """Whether each scorer of a chain of several has a choice, and one before layer 0 has it there: bool [N].
-
-    curves: [N, L]. A scorer that drops all tokens chooses nothing.
-    """
-    before = torch.cat([torch.ones_like(curves[:, :1]), curves[:, :-1]], dim=-1)
-    drops = (curves < before) & (curves > 0)
+    curves, starts = pool.curves, [layer for layer, _ in chain.stages]
     used = curves[:, 0] < 1 if chain.earliest_layer == 0 else torch.ones(len(curves), dtype=torch.bool)
-    starts = [layer for layer, _ in chain.stages]
     if len(starts) > 1:
+        before = torch.cat([torch.ones_like(curves[:, :1]), curves[:, :-1]], dim=-1)
+        drops = (curves < before) & (curves > 0)  # a scorer that drops all tokens chooses nothing
         for start, end in zip(starts, [*starts[1:], curves.shape[1]], strict=True):
             used = used & drops[:, start:end].any(-1)
-    return used
+    # at a high budget curves are lifted until their first step is gone
+    return ShapePool(pool.params[used], curves[used]) if bool(used.any()) else pool
 
 
 def check_chains(chains: Sequence[ChainLike], *, servable: bool = False, cacheable: bool = False) -> tuple[Chain, ...]:

@@ -9,12 +9,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from vispco.data.dataset import Lazy
 from vispco.pruner.configurations import Configurations
 from vispco.pruner.kernel_regression import saturating_loss
 from vispco.pruner.observation import Observation, join_observations
 from vispco.search.batch import Batch
-from vispco.search.calibration_batches import CalibrationBatches, batch_lengths
+from vispco.search.calibration_batches import CalibrationBatches, PickedBatches, batch_lengths
 from vispco.search.joint.chain_objectives import ChainObjectives
 from vispco.search.joint.joint_settings import JointSettings
 from vispco.search.ranks import Progress, rank_and_size, shared_over_ranks
@@ -42,7 +41,8 @@ class StageSamples:
 
     def rung_batches(self) -> Sequence[Batch]:
         """The samples that are measured as batches, each made when it is asked for."""
-        return PickedBatches(self, self._parts(self.first))
+        parts = self._parts(self.first)
+        return PickedBatches(self.pick, parts, [len(part) for part in parts])
 
     @property
     def as_many_again(self) -> list[int]:
@@ -122,19 +122,6 @@ class StageSamples:
             start += length
         assert isinstance(self.batches, CalibrationBatches)  # noqa: S101 - others keep their order, see `after`
         return self.batches.rows(numbers)
-
-
-class PickedBatches(Lazy[Batch]):
-    """Batches of the samples with these numbers. The last ones that were used are kept, as many as memory allows."""
-
-    def __init__(self, samples: StageSamples, parts: Sequence[Sequence[int]]) -> None:
-        self.samples, self.parts, self.lengths = samples, parts, [len(part) for part in parts]
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def make(self, place: int) -> Batch:
-        return self.samples.pick(self.parts[place])
 
 
 def fill_unmeasured(kl: Tensor, hard: Tensor) -> Tensor:

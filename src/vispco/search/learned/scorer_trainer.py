@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
-from vispco.data.dataset import Lazy
 from vispco.engine import TokenPlan
 from vispco.evaluation.kl_meter import answer_logits
 from vispco.pruner.pruner import Pruner
 from vispco.scorers.learned import LearnedScorer
 from vispco.search.batch import Batch
+from vispco.search.calibration_batches import PickedBatches
 from vispco.search.gradient.training_loop import TrainingLoop, tensors_of
 from vispco.search.gradient.training_settings import LoopSettings
 from vispco.search.objective import Objective, frozen
@@ -93,9 +93,9 @@ class ScorerTrainer(TrainingLoop):
         self.scorer, self.plan, self.target = scorer, plan, float(scorer.network.config.target)
         self._shares: list[tuple[float, float]] = []
         held = round(plan.held_out * len(batches)) if len(batches) >= _FEWEST else 0
-        trained = len(batches) - held
-        self.held_out = _Part(batches, trained, len(batches))
-        batches = _Part(batches, 0, trained)
+        places = range(len(batches))
+        self.held_out = PickedBatches(batches.__getitem__, places[len(places) - held :])
+        batches = PickedBatches(batches.__getitem__, places[: len(places) - held])
         self.looks: list[dict[str, float]] = []
         self._mean = _copied(scorer.network)
         self._best = _copied(scorer.network)
@@ -216,19 +216,6 @@ class ScorerTrainer(TrainingLoop):
         share = price.price(counts, workload).double() / price.full(workload).double()  # of the tokens that it keeps
         reached = self.scorer.reached(share, counts / batch.num_visual[:, None].clamp_min(1))
         return self.objective.divergence(logits, batch), share, reached
-
-
-class _Part(Lazy[Batch]):
-    """Some batches of a sequence, from one place up to another, made when they are asked for."""
-
-    def __init__(self, batches: Sequence[Batch], start: int, stop: int) -> None:
-        self.batches, self.places = batches, range(start, stop)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def make(self, place: int) -> Batch:
-        return self.batches[self.places[place]]
 
 
 def _copied(network: nn.Module) -> dict[str, Tensor]:

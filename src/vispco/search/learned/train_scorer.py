@@ -21,7 +21,7 @@ from vispco.scorers import SCORERS
 from vispco.scorers.learned import LearnedScorer
 from vispco.scorers.learned.network import TRAINED
 from vispco.search.calibration_batches import CalibrationBatches
-from vispco.search.gradient import checkpoint
+from vispco.search.gradient.training_loop import CHECKPOINT
 from vispco.search.learned.scorer_trainer import LAST, ScorerSettings, ScorerTrainer
 from vispco.search.objective import Objective
 from vispco.version import __version__
@@ -83,7 +83,7 @@ def train_scorer(
         folder: RunFolder | None = None
         if directory is not None and accelerator.is_main_process:  # of many processes, one owns the folder
             folder = stack.enter_context(RunFolder(directory, overwrite=overwrite).claim("train", asked))
-            for name in (checkpoint.NAME, "metrics.jsonl"):
+            for name in (CHECKPOINT, "metrics.jsonl"):
                 folder.file(f"{_TRAINING}/{name}")
         accelerator.wait_for_everyone()
         began = time.perf_counter()

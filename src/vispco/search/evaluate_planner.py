@@ -1,10 +1,10 @@
-"""Evaluates the planners that a search found: planners in, a frontier of evaluated points out."""
+"""Evaluates a planner that a search found: a point of its frontier, with what was planned for the samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,16 +14,13 @@ from vispco.core.schedule import Schedule
 from vispco.cost import Cost
 from vispco.engine.plan import TokenPlan
 from vispco.evaluation.evaluator import TaskEvaluator
-from vispco.evaluation.frontier import Frontier, Point
+from vispco.evaluation.frontier import Point
 from vispco.pruner.budget_planner import BudgetPlanner
 from vispco.pruner.joint_planner import JointPlanner
 from vispco.pruner.pruner import Pruner
 from vispco.scorers import Chain
 from vispco.scorers.mixture import chains_of
 from vispco.search.joint.space import single_selectors
-
-if TYPE_CHECKING:
-    from vispco.data.sample import Sample
 
 
 class _PlanRecorder:
@@ -80,33 +77,23 @@ def with_selector(point: Point, judge: TaskEvaluator, cost: Cost) -> Point:
     return replace(point, provenance={**point.provenance, "without_search": about})
 
 
-def evaluate_planners(
-    model: Any,
-    processor: Any,
-    samples: Sequence[Sample],
-    scorer: Chain,
-    planners: Mapping[float, BudgetPlanner | JointPlanner],
-    *,
-    provenance: Mapping[str, Any] | None = None,
-    evaluator: TaskEvaluator | None = None,
+def evaluate_planner(
+    planner: BudgetPlanner | JointPlanner,
+    budget: float,
+    judge: TaskEvaluator,
+    provenance: Mapping[str, Any],
     say: Callable[[str], None] = lambda _: None,
-) -> Frontier:
-    """Evaluate the planner of each budget on samples; a point's schedule is the mean retention over them."""
-    judge = evaluator or TaskEvaluator(model, processor, samples, scorer, scores=True)
-    points = []
-    for budget, planner in planners.items():
-        say(f"evaluating the budget {budget:g} on {len(samples)} samples")
-        recorded = _PlanRecorder(planner)
-        own = planner.chain if isinstance(planner, JointPlanner) else None
-        setting = getattr(planner, "setting", None)
-        pixels = 1.0 if setting is None else setting.pixels
-        evaluation = judge(recorded if own is None else Pruner(own, recorded, pixels=pixels))
-        named = {} if setting is None else {"asked": str(planner.whole), "pictures": setting.name}  # type: ignore[union-attr]
-        about = {
-            "budget": budget,
-            **named,
-            **({} if own is None else {"methods": recorded.methods()}),
-            **(provenance or {}),
-        }
-        points.append(Point(recorded.schedule(), evaluation, about, mean_of=recorded.samples))
-    return Frontier(points)
+) -> Point:
+    """Evaluate the planner of a budget; the point's schedule is the mean retention over the samples."""
+    say(f"evaluating the budget {budget:g} on {len(judge.samples)} samples")
+    recorded = _PlanRecorder(planner)
+    setting = getattr(planner, "setting", None)
+    about: dict[str, Any] = {"budget": budget}
+    if setting is not None:
+        about |= {"asked": str(planner.whole), "pictures": setting.name}  # type: ignore[union-attr]
+    if isinstance(planner, JointPlanner):
+        evaluation = judge(Pruner(planner.chain, recorded, pixels=1.0 if setting is None else setting.pixels))
+        about["methods"] = recorded.methods()
+    else:
+        evaluation = judge(recorded)
+    return Point(recorded.schedule(), evaluation, {**about, **provenance}, mean_of=recorded.samples)
