@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import bar, open_in_browser, say, show, table
-from vispco.cli.options import AsJson, spread
+from vispco.cli.options import AsJson
 from vispco.core.runs.files import check_writable
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions
@@ -14,7 +14,6 @@ from vispco.pruner.pruning_options import PrunerOptions
 NO_GRID = "The token grid of this model is not known, so survivors are not drawn."
 
 
-@spread
 def ask(
     model: ModelSpec,
     picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],

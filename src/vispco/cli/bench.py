@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import bar, show, table
-from vispco.cli.options import AsJson, Rounds, spread
+from vispco.cli.options import AsJson, Rounds
 from vispco.cli.place import RUNS
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import TaskSpec
@@ -14,7 +14,6 @@ from vispco.models.model_spec import ModelSpec
 from vispco.timing.candidate_options import CandidateOptions
 
 
-@spread
 def bench(
     model: ModelSpec,
     *,

@@ -11,7 +11,7 @@ import typer
 from vispco.cli.config import facts
 from vispco.cli.console import bar, draws_bars, fill_lines, fitted_table, say, show
 from vispco.cli.names import Group
-from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
+from vispco.cli.options import AsJson, BatchSize, Overwrite
 from vispco.cli.place import RUNS, run_folder, tell_next
 from vispco.compare.compare_options import MethodsOptions, SearchesOptions
 from vispco.core.errors import needs_extra
@@ -31,7 +31,6 @@ app = typer.Typer(
 
 
 @app.command("searches")
-@spread
 def searches(
     model: ModelSpec,
     *,
@@ -128,7 +127,6 @@ def _tables(found: Comparison, title: str) -> Any:
 
 
 @app.command("methods")
-@spread
 def methods(
     model: ModelSpec,
     *,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import bar, say, show, table
-from vispco.cli.options import AsJson, Split, spread
+from vispco.cli.options import AsJson, Split
 from vispco.core.runs.files import write_json
 from vispco.core.runs.run_record import check_output, record_output
 from vispco.evaluation.task_spec import TaskSpec, tell_skipped
@@ -17,7 +17,6 @@ FORMAT = "vispco-evaluation"
 COLUMNS = ("task", "accuracy", "95 % interval", "items", "skipped")
 
 
-@spread
 def evaluate(
     model: ModelSpec,
     *,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import say
-from vispco.cli.options import Host, spread
+from vispco.cli.options import Host
 from vispco.models.model_spec import MODEL, ModelSpec, model_names
 from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budget
 
@@ -29,7 +29,6 @@ class _PlayModel(ModelSpec):
     name: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)] = "tiny-qwen"
 
 
-@spread
 def play(
     model: _PlayModel,
     *,

@@ -9,7 +9,7 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, say, show
-from vispco.cli.options import AsJson, Seed, spread
+from vispco.cli.options import AsJson, Seed
 from vispco.cli.place import run_folder
 from vispco.cli.search import print_search
 from vispco.core.runs.files import check_writable, write_json
@@ -20,7 +20,6 @@ from vispco.pruner.pruning_options import budget_option
 NAME = "recommendation.json"
 
 
-@spread
 def recommend(
     model: ModelSpec,
     *,

@@ -10,7 +10,7 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, fill_lines, fitted_table, say, show, table
-from vispco.cli.options import AsJson, Overwrite, spread
+from vispco.cli.options import AsJson, Overwrite
 from vispco.cli.place import output_file, run_folder, tell_next
 from vispco.core.runs.run_record import record_output
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from vispco.report.search_job import SearchedRun, SearchJob
 
 
-@spread
 def search(
     model: ModelSpec,
     *,

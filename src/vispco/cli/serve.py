@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.console import say
-from vispco.cli.options import Host, spread
+from vispco.cli.options import Host
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions, budget_option
@@ -28,7 +28,6 @@ class _ServedPruner(PrunerOptions):
     ] = "0.5"
 
 
-@spread
 def serve(
     model: ModelSpec,
     *,

@@ -10,7 +10,7 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import bar, say, show, table
-from vispco.cli.options import AsJson, BatchSize, Split, spread
+from vispco.cli.options import AsJson, BatchSize, Split
 from vispco.cli.place import tell_next
 from vispco.core.plugins import with_plugins
 from vispco.core.runs.run_folder import RunFolder
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
 
 
-@spread
 def sweep(
     model: ModelSpec,
     *,
