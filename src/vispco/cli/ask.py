@@ -1,5 +1,6 @@
 """`vispco ask`: a question about one's own picture, answered with all visual tokens and with fewer."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +56,6 @@ def ask(
     lines = [f"{name}: {path}" for name, path in files.items()] + ([NO_GRID] if found.depth is None else [])
     columns, title = ("", "unpruned", spec.title), f"{model.name}: {question}"
     shown = table(columns, rows(found), title, caption="\n".join(lines), left=columns)
-    show({"model": model.name, **spec.named(), **found.to_dict(), "files": files}, as_json=json, table=shown)
+    show({"model": model.name, **spec.named(), **asdict(found), "files": files}, as_json=json, table=shown)
     if open_page:
         open_in_browser(Path(files["page"]))

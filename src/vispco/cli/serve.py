@@ -67,7 +67,7 @@ def serve(
         import openai  # noqa: F401, PLC0415  # transformers' files name its types, and fail otherwise without it
 
         from vispco.serving.server.chat_handler import ServingRules  # noqa: PLC0415
-        from vispco.serving.server.connections import listen, run_server  # noqa: PLC0415
+        from vispco.serving.server.connections import build_server, listen  # noqa: PLC0415
         from vispco.serving.server.remote_pictures import RemoteRules  # noqa: PLC0415
         from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
@@ -86,6 +86,6 @@ def serve(
         f"{model.name}, {spec.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True
     )
     try:
-        run_server(app, listening, limits, log_level)
+        build_server(app, limits, log_level).run(sockets=[listening])
     except KeyboardInterrupt:
         typer.echo("The server has stopped.", err=True)

@@ -43,13 +43,13 @@ def load(
 
     from vispco.models.processor import JoinedProcessor, load_processor  # noqa: PLC0415
 
-    is_shipped = str(name) in shipped.LOADABLE
-    on_hub = str(name).startswith(HUB)
-    name = str(name).removeprefix(HUB) if on_hub else name
+    is_shipped, on_hub = str(name) in shipped.LOADABLE, str(name).startswith(HUB)
+    name = str(name).removeprefix(HUB)
+    source: str | Path = name
     if is_shipped:
-        shipped.verify(shipped.WEIGHTS / str(name))
-    source = shipped.path(str(name)) if is_shipped else name
-    if not is_shipped and not on_hub:
+        shipped.verify(shipped.WEIGHTS / name)
+        source = shipped.path(name)
+    elif not on_hub:
         check_source(source)
         if (unsafe := pickle_problem(Path(source))) is not None:
             raise LoadError(unsafe)

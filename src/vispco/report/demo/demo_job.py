@@ -201,7 +201,7 @@ class DemoJob:
             on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}, batch of {batch}"),
         )
         large = None
-        if self.model.name in shipped.names():  # whose layers are too small to show what pruning saves
+        if self.model.name in shipped.NAMES:  # whose layers are too small to show what pruning saves
             tell("bench", None, "timing layers of a large model's size")
             large = time_large_layers()
         told = {

@@ -40,7 +40,7 @@ def outside_tasks(model: str, question: str) -> str | None:
     from vispco.models import shipped  # noqa: PLC0415 - only where a question is asked
 
     form, *known = (_NAMED.sub("_", " ".join(text.lower().split()).rstrip("?. ")) for text in (question, *_ASKED))
-    return EIGHT.format(model=model) if model in shipped.names() and form not in known else None
+    return EIGHT.format(model=model) if model in shipped.NAMES and form not in known else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,11 +21,12 @@ from PIL import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.pictures import load_image
-from vispco.evaluation.encoded import collate, pad_token
+from vispco.evaluation.encoded import Prompt, collate, pad_token
+from vispco.families import family_of
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruner_spec import BUDGET, PrunerSpec
 from vispco.serving.ask import PictureQuestion
-from vispco.serving.ask.prompt_inputs import read_chat_prompt
+from vispco.serving.ask.prompt_inputs import prompt_inputs
 
 MAX_NEW_TOKENS = 128  # of a task that gives none, as lmms-eval's own models have it
 
@@ -96,11 +97,13 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
 
     def _answer(self, chunk: list[tuple[Any, ...]]) -> list[Any]:
         settings = dict(chunk[0][2])
+        visual = torch.tensor(family_of(self.model).visual_token_ids(self.model))
+        no_answer = torch.empty(0, dtype=torch.long)
         prompts, samples = [], []
         for number, (_, doc_to_messages, _, doc, task, split) in enumerate(chunk):
-            messages = ChatMessages(messages=doc_to_messages(self.task_dict[task][split][doc]))
-            turns, images = _chat(messages)
-            prompts.append(read_chat_prompt(self.model, self.processor, turns, images))
+            turns, images = _chat(ChatMessages(messages=doc_to_messages(self.task_dict[task][split][doc])))
+            tensors = prompt_inputs(self.processor, turns, images)
+            prompts.append(Prompt(tensors, no_answer, int(torch.isin(tensors["input_ids"], visual).sum())))
             samples.append(PictureQuestion((), "asked by lmms-eval", id=str(number)))
         batch = collate(self.model, self.processor, samples, prompts)
         with torch.no_grad():

@@ -9,6 +9,7 @@ from typing import Any
 from vispco.core.errors import VispcoError, needs_extra
 from vispco.families import family_of
 from vispco.models.model_spec import ModelSpec
+from vispco.models.shipped import NAMES
 from vispco.pruner.presets import PRESETS
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.ask import rows
@@ -146,10 +147,9 @@ def _plain(text: str) -> str:
 
 def _first_question(session: PlaySession, model: str | None) -> tuple[str | None, str]:
     """Something to begin with: for models that were trained on drawn pictures, one that they answer rightly."""
-    from vispco import models as zoo  # noqa: PLC0415
     from vispco.data import dataset  # noqa: PLC0415
 
-    if model not in zoo.names():
+    if model not in NAMES:
         return None, "What is in this picture?"
     path = Path(tempfile.mkdtemp(prefix="vispco-play-")) / "picture.png"
     large = sorted(dataset("test", "all", limit=4), key=lambda each: -each.area)

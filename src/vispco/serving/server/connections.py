@@ -94,15 +94,11 @@ class _LimitedConnection(H11Protocol):  # type: ignore[misc]  # uvicorn is untyp
         self.transport.close()
 
 
-def run_server(
-    app: Callable[..., Any], listening: socket.socket, limits: ServerLimits, log_level: str = "warning"
-) -> None:
-    """Serve until a signal comes, and then for the seconds of grace that running answers have."""
-    _build_server(app, limits, log_level).run(sockets=[listening])
+def build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str) -> uvicorn.Server:
+    """A server whose connections keep to the limits. There are no WebSockets, which would escape them.
 
-
-def _build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str = "warning") -> uvicorn.Server:
-    """A server of uvicorn whose connections keep to the limits. There are no WebSockets, which would escape them."""
+    `run(sockets=[...])` serves until a signal comes, and then for the seconds of grace that running answers have.
+    """
     config = uvicorn.Config(
         app,
         http=partial(_LimitedConnection, limits),

@@ -48,7 +48,6 @@ class Gate:
         body = bytearray()
         try:
             if scope["path"] not in OPEN_PATHS:
-                self._check_key(headers)
                 await self._read(headers, exchange, body)
             await self._pass_on(scope, body, exchange)
         except RequestError as error:
@@ -68,13 +67,11 @@ class Gate:
                 await asyncio.sleep(0.02)
         return message
 
-    def _check_key(self, headers: dict[bytes, bytes]) -> None:
-        given = headers.get(b"authorization", b"")
-        if self.key is not None and not hmac.compare_digest(given, f"Bearer {self.key}".encode()):
-            raise RequestError(NO_KEY, status=401)
-
     async def _read(self, headers: dict[bytes, bytes], exchange: _Exchange, body: bytearray) -> None:
-        """Fill `body`, which is counted among what all requests hold."""
+        """Check the key, and fill `body`, which is counted among what all requests hold."""
+        key = headers.get(b"authorization", b"")
+        if self.key is not None and not hmac.compare_digest(key, f"Bearer {self.key}".encode()):
+            raise RequestError(NO_KEY, status=401)
         announced = headers.get(b"content-length", b"0")
         self._check_size(int(announced) if announced.isdigit() else 0)
         try:

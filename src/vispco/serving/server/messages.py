@@ -28,7 +28,15 @@ class Picture:
     source: str | bytes
 
     def encoded(self) -> bytes:
-        return self.source if isinstance(self.source, bytes) else _from_base64(self.source, self.place)
+        if isinstance(self.source, bytes):
+            return self.source
+        head, comma, body = self.source.partition(",")
+        if not comma or not head.endswith(";base64"):
+            raise RequestError(f"{self.place} must have the form data:image/png;base64,...", param=self.place)
+        try:
+            return base64.b64decode(body, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise RequestError(f"The base64 text in {self.place} is damaged: {error}.", param=self.place) from error
 
 
 @dataclass(frozen=True)
@@ -163,16 +171,6 @@ def _source(address: Any, place: str, remote: RemoteRules) -> str:
             param=place,
         )
     return address
-
-
-def _from_base64(address: str, place: str) -> bytes:
-    head, comma, body = address.partition(",")
-    if not comma or not head.endswith(";base64"):
-        raise RequestError(f"{place} must have the form data:image/png;base64,...", param=place)
-    try:
-        return base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RequestError(f"The base64 text in {place} is damaged: {error}.", param=place) from error
 
 
 def _readable(read: Callable[[bytes], T], data: bytes, place: str) -> T:

@@ -40,7 +40,13 @@ class RemoteRules:
 async def fetch_picture(address: str, rules: RemoteRules, max_bytes: int) -> bytes:
     """The bytes at an address; every redirect is checked as the address was."""
     for _ in range(MAX_REDIRECTS + 1):
-        url = _split(address)
+        try:
+            url = urlsplit(address)
+            known = url.scheme in PORTS and url.hostname is not None and url.port != 0
+        except ValueError:
+            known = False
+        if not known:
+            raise FetchError(f"{address[:200]!r} is not an http or https address, and nothing else is fetched")
         try:
             status, data, location = await _get(url, await _checked_addresses(url, rules), max_bytes)
         except (OSError, ValueError, h11.ProtocolError) as error:
@@ -69,24 +75,14 @@ def _is_public(address: str) -> bool:
     return ip.is_global and not ip.is_multicast
 
 
-def _split(address: str) -> SplitResult:
-    try:
-        url = urlsplit(address)
-        known = url.scheme in PORTS and url.hostname is not None and url.port != 0
-    except ValueError:
-        known = False
-    if not known:
-        raise FetchError(f"{address[:200]!r} is not an http or https address, and nothing else is fetched")
-    return url
-
-
 async def _checked_addresses(url: SplitResult, rules: RemoteRules) -> list[str]:
     """Where the host's name leads, asked once: what is checked here is what is connected to."""
     host = url.hostname or ""
     named = host in rules.hosts
     if not named and not rules.public:
         raise FetchError(f"pictures are fetched from {', '.join(rules.hosts)} only (`--allow-image-host`)")
-    found = await asyncio.get_running_loop().getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
+    port = url.port or PORTS[url.scheme]
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
     if not named and not all(map(_is_public, addresses)):
         raise FetchError(f"{host} is not on the public internet (`--allow-image-host {host}` would allow it)")
@@ -96,17 +92,26 @@ async def _checked_addresses(url: SplitResult, rules: RemoteRules) -> list[str]:
 async def _get(url: SplitResult, addresses: list[str], max_bytes: int) -> tuple[int, bytes, str | None]:
     """(status, body, where it is redirected to) from the first address that answers."""
     secure = _tls() if url.scheme == "https" else None
-    name = url.hostname if secure is not None else None
+    name, port = url.hostname if secure is not None else None, url.port or PORTS[url.scheme]
     for number, address in enumerate(addresses, 1):
         try:
-            reader, writer = await asyncio.open_connection(address, _port(url), ssl=secure, server_hostname=name)
+            reader, writer = await asyncio.open_connection(address, port, ssl=secure, server_hostname=name)
             break
         except OSError:
             if number == len(addresses):
                 raise
     try:
         connection = h11.Connection(h11.CLIENT)
-        writer.write(connection.send(_request(url)) or b"")
+        # without the name and password that an address may hold
+        host = url.netloc.rpartition("@")[2].encode("idna").decode()
+        path = quote(url.path or "/", safe=SAFE) + (f"?{quote(url.query, safe=SAFE)}" if url.query else "")
+        about = [
+            ("Host", host),
+            ("User-Agent", f"vispco/{__version__}"),
+            ("Accept", "image/*"),
+            ("Connection", "close"),
+        ]
+        writer.write(connection.send(h11.Request(method="GET", target=path, headers=about)) or b"")
         writer.write(connection.send(h11.EndOfMessage()) or b"")
         return await _response(connection, reader, max_bytes)
     finally:
@@ -132,18 +137,6 @@ async def _response(
                 raise FetchError(f"more than {max_bytes:,} bytes came, and a request may fetch no more (`--max-body`)")
         elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
             return status, bytes(body), location
-
-
-def _request(url: SplitResult) -> h11.Request:
-    # without the name and password that an address may hold
-    host = url.netloc.rpartition("@")[2].encode("idna").decode()
-    path = quote(url.path or "/", safe=SAFE) + (f"?{quote(url.query, safe=SAFE)}" if url.query else "")
-    headers = [("Host", host), ("User-Agent", f"vispco/{__version__}"), ("Accept", "image/*"), ("Connection", "close")]
-    return h11.Request(method="GET", target=path, headers=headers)
-
-
-def _port(url: SplitResult) -> int:
-    return url.port or PORTS[url.scheme]
 
 
 @lru_cache(maxsize=1)
