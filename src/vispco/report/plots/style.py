@@ -139,15 +139,11 @@ def log_axis(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _cost_label(axis: str) -> str:
-    """The label of a cost axis (`exact:fraction`, `paper:flops`, `seconds`)."""
+def label_cost(axes: Any, axis: str) -> None:
+    """Label the x axis, which is a cost: `exact:fraction`, `paper:flops` or `seconds`."""
     model, _, unit = axis.partition(":")
     if unit == "fraction":
-        return f"FLOPs of the unpruned model ({model})"
-    return f"FLOPs a sample ({model})" if unit == "flops" else "measured time of an evaluation, s"
-
-
-def label_cost(axes: Any, axis: str) -> None:
-    axes.set_xlabel(_cost_label(axis))
-    if axis.endswith(":fraction"):
+        axes.set_xlabel(f"FLOPs of the unpruned model ({model})")
         percent_axis(axes.xaxis)
+    else:
+        axes.set_xlabel(f"FLOPs a sample ({model})" if unit == "flops" else "measured time of an evaluation, s")
