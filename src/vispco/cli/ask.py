@@ -12,7 +12,7 @@ from vispco.core.runs.files import check_writable
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions
 
-NO_GRID = "The token grid of this model is not known, so survivors are not drawn."
+_NO_GRID = "The token grid of this model is not known, so survivors are not drawn."
 
 
 def ask(
@@ -53,7 +53,7 @@ def ask(
         loaded, processor = model.load()
         found = compare(loaded, processor, sample, spec.resolve(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
     files = write_survivors(found, sample, processor, spec.title, target, page=open_page)
-    lines = [f"{name}: {path}" for name, path in files.items()] + ([NO_GRID] if found.depth is None else [])
+    lines = [f"{name}: {path}" for name, path in files.items()] + ([_NO_GRID] if found.depth is None else [])
     columns, title = ("", "unpruned", spec.title), f"{model.name}: {question}"
     shown = table(columns, rows(found), title, caption="\n".join(lines), left=columns)
     show({"model": model.name, **spec.named(), **asdict(found), "files": files}, as_json=json, table=shown)

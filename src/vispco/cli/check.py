@@ -9,7 +9,7 @@ from vispco.cli.options import AsJson
 from vispco.core.errors import UnsupportedModelError
 from vispco.models.model_spec import ModelSpec, read_config
 
-COLOURS = {"holds": "green", "refused": "yellow", "broken": "red", "crash": "red"}
+_COLOURS = {"holds": "green", "refused": "yellow", "broken": "red", "crash": "red"}
 
 
 def check(
@@ -63,7 +63,7 @@ def _table(data: dict[str, Any]) -> Any:
 
     what = "real weights" if data["weights"] else "a tiny random twin"
     rows = [
-        (found["law"].replace("_", " "), Text(found["state"], COLOURS[found["state"]]), found["why"])
+        (found["law"].replace("_", " "), Text(found["state"], _COLOURS[found["state"]]), found["why"])
         for found in data["findings"]
     ]
     title = f"{data['model_class']}, {what}: {data['verdict']}"

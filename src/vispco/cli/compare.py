@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vispco.compare.methods import MethodTable
     from vispco.compare.searches import Comparison
 
-FILE, FIGURE = "comparison.json", "search-cost.png"
+_FILE, _FIGURE = "comparison.json", "search-cost.png"
 app = typer.Typer(
     help="Published methods, or searches, side by side.", cls=Group, no_args_is_help=True, rich_markup_mode=None
 )
@@ -84,11 +84,11 @@ def searches(
     }
 
     def keep(so_far: Comparison) -> None:
-        so_far.save(folder.file(FILE))
+        so_far.save(folder.file(_FILE))
         progress.finish()
 
     with folder.claim("compare", {**ground, "budget": fraction, "cost": options.cost}):
-        done = load_finished_rows(folder.path / FILE, fraction, options.cost, ground)
+        done = load_finished_rows(folder.path / _FILE, fraction, options.cost, ground)
         with bar(model.name) as shown:
             progress = _MethodProgress(shown, len(names), len({row.method for row in done} & set(names)))
             loaded = calibration.build(progress=progress.samples)
@@ -102,10 +102,10 @@ def searches(
                 on_method=progress.begin,
                 on_row=keep,
             )
-        found.save(folder.file(FILE))
-        draw_searches(search_cost_info(found), folder.file(FIGURE))
+        found.save(folder.file(_FILE))
+        draw_searches(search_cost_info(found), folder.file(_FIGURE))
         folder.finish()
-    files = f"{folder.path / FILE}, {folder.path / FIGURE}"
+    files = f"{folder.path / _FILE}, {folder.path / _FIGURE}"
     title = f"{model.name} at {fraction:.0%} of the FLOPs ({options.cost}), {files}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:

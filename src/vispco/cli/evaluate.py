@@ -13,8 +13,8 @@ from vispco.evaluation.task_spec import TaskSpec, tell_skipped
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PruningOptions
 
-FORMAT = "vispco-evaluation"
-COLUMNS = ("task", "accuracy", "95 % interval", "items", "skipped")
+_FORMAT = "vispco-evaluation"
+_COLUMNS = ("task", "accuracy", "95 % interval", "items", "skipped")
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
         vispco evaluate Qwen/Qwen2.5-VL-3B-Instruct --data-root LMUData --json
     """
     if out is not None:
-        check_output(out, FORMAT)
+        check_output(out, _FORMAT)
     from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.cost.floor import raised_budgets  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
@@ -87,7 +87,7 @@ def evaluate(
     title += f", {spec.batch_size} a call" if pruned.usual_batch == 1 else ""
     unmet = [f"* The budget is not met. {raised[0]}"] if raised else []
     data = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "model": model.name,
         **pruned.named(),
         **pruner.named(),
@@ -106,6 +106,6 @@ def evaluate(
         record_output(out)
     *rows, average = result.rows()
     caption = "\n".join([result.cost_lines(), *unmet])
-    shown = table(COLUMNS, rows, title + (" *" if unmet else ""), caption=caption, last=average)
+    shown = table(_COLUMNS, rows, title + (" *" if unmet else ""), caption=caption, last=average)
     show(data, as_json=json, table=shown)
     tell_skipped(evaluator.skipped, say)

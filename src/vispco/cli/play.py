@@ -57,7 +57,7 @@ def play(
     session = PlaySession(*model.load(), spec, max_new_tokens=max_new_tokens)
     page = build_page(session, name=model.name)
     try:
-        url = start(page, host=host, port=port, browser=open_page, wait=False)
+        url = start(page, host=host, port=port, browser=open_page)
     except OSError as error:
         raise InvalidInputError(f"The page cannot be served there: {error} Give another --port or --host.") from error
     typer.echo(f"{model.name}: {url} (Ctrl-C stops it)", err=True)

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import budget_option
 
-NAME = "recommendation.json"
+_NAME = "recommendation.json"
 
 
 def recommend(
@@ -66,7 +67,7 @@ def recommend(
             "Give one target: --budget 0.5t (or 0.5, 40ms, 120MB), or --loss 1 (points of accuracy)."
         )
     folder = Path("runs") / f"{model.short_name}-recommend" if out is None else out
-    check_writable(folder / NAME)
+    check_writable(folder / _NAME)
     if budget is not None and Budget.of(budget).is_time:
         check_profile(model.load()[0])  # refused before minutes of searching
     job = SearchJob(model=model, options=SearchOptions(seed=seed), calibration=calibration, tasks=asked, test=test)
@@ -76,15 +77,16 @@ def recommend(
     with redirect_stdout(sys.stderr):
         print_search(job, searched, folder)
     own = calibration.questions(asked, test, seed)
-    found = own if own is not None else EvaluatorSpec(model=model, limit=test, **asked.spec()).samples()
+    tested = own if own is not None else EvaluatorSpec(model=model, limit=test, **asked.spec()).samples()
     loaded, processor = model.load()
-    samples = found.for_model(loaded, processor)
+    samples = tested.for_model(loaded, processor)
     budgets = [float(point.provenance["budget"]) for point in searched.frontier.points]
     told = decide(
         loaded, processor, samples, PrunerSpec.load(folder), budget=budget, loss=loss, searched=budgets, say=say
     )
-    write_json(folder / NAME, {"format": "vispco-recommendation", "model": model.name, **told.to_dict()})
+    found = asdict(told)
+    write_json(folder / _NAME, {"format": "vispco-recommendation", "model": model.name, **found})
     page = write([folder], folder / "report.html")
     lines = [*told.lines(model.name, str(folder)), f"The page: {page}"]
-    data = {"model": model.name, "run": str(folder), **told.to_dict(), "report": str(page)}
+    data = {"model": model.name, "run": str(folder), **found, "report": str(page)}
     show(data, as_json=json, table="\n".join(lines))

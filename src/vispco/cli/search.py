@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -178,7 +179,7 @@ def _print_engine_flags(run: Path, budget: float, engine: str, out: Path | None,
         raise InvalidInputError("--for prints flags and --out names a file for a pruner. Keep one of them.")
     found = engine_flags(run, budget, engine)
     if json:
-        show(found.to_dict(), as_json=True, table=None)
+        show(asdict(found), as_json=True, table=None)
         return
     say(
         f"{found.fraction:.1%} of the FLOPs; the full schedule {found.full_fraction:.1%}, for an input of a typical size"

@@ -12,7 +12,7 @@ from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions, budget_option
 from vispco.serving.server.limits import ServerLimits
 
-LEVELS = ("critical", "error", "warning", "info", "debug")
+_LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,9 @@ def serve(
 
         vispco serve Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --budget 0.5 --device cuda --dtype bfloat16
     """
-    if log_level not in LEVELS:
+    if log_level not in _LEVELS:
         raise InvalidInputError(
-            f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.{did_you_mean(log_level, LEVELS)}"
+            f"--log-level {log_level} was given. Give {', '.join(_LEVELS)}.{did_you_mean(log_level, _LEVELS)}"
         )
     with needs_extra("Serving needs fastapi, uvicorn and openai", "serve"):
         import openai  # noqa: F401, PLC0415  # transformers' files name its types, and fail otherwise without it

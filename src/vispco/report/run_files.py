@@ -27,7 +27,7 @@ EXAMPLES = "examples.json"
 _COMPARED = "comparison.json"
 _METHODS = "methods.json"
 JOURNAL = "journal.log"  # of sweeps
-RUN = ".run.json"  # STUDY.run.json: how a sweep was called
+_RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
 _REMEDY = "Write it again, or remove it."
 
@@ -117,7 +117,7 @@ def read(path: str | Path) -> RunFiles:
         examples=tuple(Example.from_dict(example) for example in _json(path / EXAMPLES) or ()),
         shapes=tuple(_json(path / "shapes.json") or ()),
         studies=_studies(path, record, swept),
-        calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
+        calls={file.name.removesuffix(_RUN): _object(file) for file in sorted(path.glob(f"*{_RUN}"))},
         comparison=Comparison.load(compared) if (compared := path / _COMPARED).is_file() else None,
         methods=MethodTable.load(table) if (table := path / _METHODS).is_file() else None,
         unpruned=None if (whole := _json(path / UNPRUNED)) is None else Evaluation.from_dict(whole),

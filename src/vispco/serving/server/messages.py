@@ -14,10 +14,10 @@ from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.remote_pictures import FetchError, RemoteRules, fetch_picture
 from vispco.serving.server.request_error import RequestError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-ROLES = ("system", "developer", "user", "assistant")
-CHARACTERS_PER_TOKEN = 16  # above the mean of any text: longer requests are refused without being tokenized
+_ROLES = ("system", "developer", "user", "assistant")
+_CHARACTERS_PER_TOKEN = 16  # above the mean of any text: longer requests are refused without being tokenized
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def read_chat(messages: Any, limits: ServerLimits, remote: RemoteRules) -> Chat:
     pictures: list[Picture] = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise RequestError(f"{where} must be an object whose role is one of {', '.join(ROLES)}.", param=where)
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise RequestError(f"{where} must be an object whose role is one of {', '.join(_ROLES)}.", param=where)
         role = "system" if message["role"] == "developer" else message["role"]
         parts = _parts(message.get("content"), where, remote, pictures)
         turns.append({"role": role, "content": parts})
@@ -69,7 +69,7 @@ def read_chat(messages: Any, limits: ServerLimits, remote: RemoteRules) -> Chat:
             param="messages",
         )
     length = sum(len(part.get("text", "")) for turn in turns for part in turn["content"])
-    longest = CHARACTERS_PER_TOKEN * limits.max_prompt_tokens
+    longest = _CHARACTERS_PER_TOKEN * limits.max_prompt_tokens
     if length > longest:
         raise RequestError(
             f"The request has {length:,} characters of text; this server takes {longest:,} at most. Shorten it, or start "
@@ -173,7 +173,7 @@ def _source(address: Any, place: str, remote: RemoteRules) -> str:
     return address
 
 
-def _readable(read: Callable[[bytes], T], data: bytes, place: str) -> T:
+def _readable(read: Callable[[bytes], _T], data: bytes, place: str) -> _T:
     try:
         return read(data)
     except BrokenImageError as error:
