@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.config import facts
 from vispco.cli.console import bar, show, table
 from vispco.cli.options import AsJson, Rounds
 from vispco.cli.place import RUNS
@@ -48,7 +49,6 @@ def bench(
     runs = [Path(run) / "bench.json" for run in options.pruner or () if Path(run).is_dir()]
     out = out or next(iter(runs), RUNS / f"bench-{model.short_name}.json")
     check_writable(out)
-    from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.timing import BenchSettings, time_candidates  # noqa: PLC0415
     from vispco.timing.memory import add_peaks  # noqa: PLC0415

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.config import facts
 from vispco.cli.console import bar, say, show, table
 from vispco.cli.options import AsJson, Split
 from vispco.core.runs.files import write_json
@@ -56,7 +57,6 @@ def evaluate(
     """
     if out is not None:
         check_output(out, _FORMAT)
-    from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.cost.floor import raised_budgets  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark_samples as answers  # noqa: PLC0415

@@ -7,6 +7,7 @@ import typer
 
 from vispco.cli.console import say
 from vispco.cli.options import Host
+from vispco.core.errors import InvalidInputError
 from vispco.models.model_spec import MODEL, ModelSpec, model_names
 from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budget
 
@@ -48,7 +49,6 @@ def play(
 
         vispco play Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --device cuda --dtype bfloat16
     """
-    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.serving.play.page import build_page, load_gradio, start  # noqa: PLC0415
     from vispco.serving.play.session import PlaySession  # noqa: PLC0415
 

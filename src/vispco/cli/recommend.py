@@ -13,10 +13,12 @@ from vispco.cli.console import draws_bars, say, show
 from vispco.cli.options import AsJson, Seed
 from vispco.cli.place import run_folder
 from vispco.cli.search import print_search
+from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import budget_option
+from vispco.search.search_options import SearchOptions
 
 _NAME = "recommendation.json"
 
@@ -52,7 +54,6 @@ def recommend(
 
         vispco recommend tiny-qwen --loss 1 --data mine.jsonl
     """
-    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.cost import Budget  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.measured_planner import check_profile  # noqa: PLC0415
@@ -60,7 +61,6 @@ def recommend(
     from vispco.report import write  # noqa: PLC0415
     from vispco.report.recommendation import recommend as decide  # noqa: PLC0415
     from vispco.report.search_job import SearchJob  # noqa: PLC0415
-    from vispco.search.search_options import SearchOptions  # noqa: PLC0415
 
     if (budget is None) == (loss is None):
         raise InvalidInputError(

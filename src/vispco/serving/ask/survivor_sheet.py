@@ -40,7 +40,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1c2129; max-width: 46rem; m
 table { border-collapse: collapse; width: 100%%; } th, td { text-align: left; padding: .35rem .6rem; vertical-align: top;
 border-bottom: 1px solid #e5e2da; overflow-wrap: anywhere; } th[scope=row] { font-weight: 400; color: #5d6470; }
 .picture { position: relative; display: inline-block; margin-top: 1rem; max-width: 100%%; }
-.picture img { display: block; width: %(width)dpx; max-width: 100%%; }
+.picture img { display: block; width: 640px; max-width: 100%%; }
 .picture canvas { position: absolute; inset: 0; width: 100%%; height: 100%%; image-rendering: pixelated; }
 input[type=range] { width: 100%%; }
 </style></head><body>
@@ -152,17 +152,13 @@ def write_survivors(
         )
         survivors = "<p>The token grid of this model is not known, so survivors cannot be drawn.</p>"
         if found.depth is not None:
-            survivors = _SURVIVORS % {
-                "image": data_uri(picture),
-                "last": found.layers - 1,
-                "depth": json.dumps(found.depth),
-            }
+            last, depth = found.layers - 1, json.dumps(found.depth)
+            survivors = _SURVIVORS % {"image": data_uri(picture), "last": last, "depth": depth}
         content = _PAGE % {
             "question": html.escape(found.question),
             "method": html.escape(found.method),
             "rows": cells,
             "survivors": survivors,
-            "width": 640,
         }
         files["page"] = str(write_text(target.with_suffix(".html"), content))
     return files
