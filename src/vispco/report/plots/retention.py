@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from vispco.evaluation.frontier import Frontier
 from vispco.report.plots import style
@@ -56,22 +55,12 @@ def draw_retention(info: RetentionInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         for place, (label, curve) in enumerate(info.curves):
-            look = place % len(style.COLOURS)
-            colour: Any = style.COLOURS[look]
+            look = style.look_of(place)
             if info.ordered:  # a larger budget is darker
                 share = place / max(1, len(info.curves) - 1)
-                colour = tuple(light + (deep - light) * share for light, deep in zip(_LIGHT, _DEEP, strict=True))
-            plot.plot(
-                range(len(curve)),
-                curve,
-                color=colour,
-                linestyle="-" if info.ordered else style.LINES[look],
-                marker=None if info.ordered else style.MARKERS[look],
-                markersize=4,
-                linewidth=1.8,
-                drawstyle="steps-mid",
-                label=label,
-            )
+                colour = tuple(a + (b - a) * share for a, b in zip(_LIGHT, _DEEP, strict=True))
+                look = {"color": colour, "linestyle": "-"}
+            plot.plot(range(len(curve)), curve, **look, markersize=4, linewidth=1.8, drawstyle="steps-mid", label=label)
         plot.set_xlabel("decoder layer")
         plot.set_ylabel("visual tokens kept")
         plot.set_ylim(-0.02, 1.04)
