@@ -93,7 +93,8 @@ def _as_command(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         console.SAID.debug("%s", f"vispco {__version__} {name}: {jsons.dumps(_EFFECTIVE)}")
         began = time.monotonic()
         try:
-            register_plugins(plugin or ())
+            if plugin:
+                register_plugins(plugin)
             refuse_unknown_names(given)
             for group, kind in groups.items():
                 renamed = getattr(kind, "OPTION_NAMES", {})
