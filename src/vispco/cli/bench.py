@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.config import facts
 from vispco.cli.console import bar, show, table
-from vispco.cli.options import AsJson, Rounds, spread
+from vispco.cli.options import AsJson, Rounds
 from vispco.cli.place import RUNS
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import TaskSpec
@@ -14,7 +15,6 @@ from vispco.models.model_spec import ModelSpec
 from vispco.timing.candidate_options import CandidateOptions
 
 
-@spread
 def bench(
     model: ModelSpec,
     *,
@@ -49,7 +49,6 @@ def bench(
     runs = [Path(run) / "bench.json" for run in options.pruner or () if Path(run).is_dir()]
     out = out or next(iter(runs), RUNS / f"bench-{model.short_name}.json")
     check_writable(out)
-    from vispco.cli.config import facts  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.timing import BenchSettings, time_candidates  # noqa: PLC0415
     from vispco.timing.memory import add_peaks  # noqa: PLC0415

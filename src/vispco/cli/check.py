@@ -1,6 +1,6 @@
 """`vispco check`: the laws of pruning, run on a user's own model."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,7 +9,7 @@ from vispco.cli.options import AsJson
 from vispco.core.errors import UnsupportedModelError
 from vispco.models.model_spec import ModelSpec, read_config
 
-COLOURS = {"holds": "green", "refused": "yellow", "broken": "red", "crash": "red"}
+_COLOURS = {"holds": "green", "refused": "yellow", "broken": "red", "crash": "red"}
 
 
 def check(
@@ -34,6 +34,8 @@ def check(
 
         vispco check tiny-gemma --weights
     """
+    from rich.text import Text  # noqa: PLC0415
+
     from vispco.check.check_model import check_model  # noqa: PLC0415
     from vispco.check.twin import checked_twin, classes, quiet  # noqa: PLC0415
     from vispco.scorers import Chain  # noqa: PLC0415
@@ -51,20 +53,14 @@ def check(
             loaded = checked_twin(found)
         report = check_model(loaded, scorer)
     data = {"model": model, "weights": weights, **report.to_dict()}
-    show(data, as_json=json, table=None if json else _table(data))
+    rows = [
+        (found["law"].replace("_", " "), Text(found["state"], _COLOURS[found["state"]]), found["why"])
+        for found in data["findings"]
+    ]
+    title = f"{report.model_class}, {'real weights' if weights else 'a tiny random twin'}: {report.verdict}"
+    shown = table(("law", "state", "why"), rows, title, caption=data["why"] or "", left=("state", "why"))
+    show(data, as_json=json, table=shown)
     if report.verdict in ("wrong", "crash"):
         raise UnsupportedModelError(
             f"{report.model_class} is not pruned exactly: {report.why}. Do not use a pruner on it; please report it."
         )
-
-
-def _table(data: dict[str, Any]) -> Any:
-    from rich.text import Text  # noqa: PLC0415
-
-    what = "real weights" if data["weights"] else "a tiny random twin"
-    rows = [
-        (found["law"].replace("_", " "), Text(found["state"], COLOURS[found["state"]]), found["why"])
-        for found in data["findings"]
-    ]
-    title = f"{data['model_class']}, {what}: {data['verdict']}"
-    return table(("law", "state", "why"), rows, title, caption=data["why"] or "", left=("state", "why"))

@@ -11,7 +11,7 @@ import typer
 from vispco.cli.config import facts
 from vispco.cli.console import bar, draws_bars, fill_lines, fitted_table, say, show
 from vispco.cli.names import Group
-from vispco.cli.options import AsJson, BatchSize, Overwrite, spread
+from vispco.cli.options import AsJson, BatchSize, Overwrite
 from vispco.cli.place import RUNS, run_folder, tell_next
 from vispco.compare.compare_options import MethodsOptions, SearchesOptions
 from vispco.core.errors import needs_extra
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from vispco.compare.methods import MethodTable
     from vispco.compare.searches import Comparison
 
-FILE, FIGURE = "comparison.json", "search-cost.png"
+_FILE, _FIGURE = "comparison.json", "search-cost.png"
 app = typer.Typer(
     help="Published methods, or searches, side by side.", cls=Group, no_args_is_help=True, rich_markup_mode=None
 )
 
 
 @app.command("searches")
-@spread
 def searches(
     model: ModelSpec,
     *,
@@ -85,11 +84,11 @@ def searches(
     }
 
     def keep(so_far: Comparison) -> None:
-        so_far.save(folder.file(FILE))
+        so_far.save(folder.file(_FILE))
         progress.finish()
 
     with folder.claim("compare", {**ground, "budget": fraction, "cost": options.cost}):
-        done = load_finished_rows(folder.path / FILE, fraction, options.cost, ground)
+        done = load_finished_rows(folder.path / _FILE, fraction, options.cost, ground)
         with bar(model.name) as shown:
             progress = _MethodProgress(shown, len(names), len({row.method for row in done} & set(names)))
             loaded = calibration.build(progress=progress.samples)
@@ -103,10 +102,10 @@ def searches(
                 on_method=progress.begin,
                 on_row=keep,
             )
-        found.save(folder.file(FILE))
-        draw_searches(search_cost_info(found), folder.file(FIGURE))
+        found.save(folder.file(_FILE))
+        draw_searches(search_cost_info(found), folder.file(_FIGURE))
         folder.finish()
-    files = f"{folder.path / FILE}, {folder.path / FIGURE}"
+    files = f"{folder.path / _FILE}, {folder.path / _FIGURE}"
     title = f"{model.name} at {fraction:.0%} of the FLOPs ({options.cost}), {files}"
     show(found.to_dict(), as_json=json, table=None if json else _tables(found, title))
     if not json:
@@ -128,7 +127,6 @@ def _tables(found: Comparison, title: str) -> Any:
 
 
 @app.command("methods")
-@spread
 def methods(
     model: ModelSpec,
     *,

@@ -9,7 +9,7 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import bar, fill_lines, fitted_table, say, show
-from vispco.cli.options import AsJson, Overwrite, spread
+from vispco.cli.options import AsJson, Overwrite
 from vispco.cli.place import run_folder
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import MODEL, ModelSpec
@@ -23,7 +23,6 @@ class _DemoModel(ModelSpec):
     name: Annotated[str, typer.Option("--model", help=MODEL)] = "tiny-qwen"
 
 
-@spread
 def demo(
     *,
     model: _DemoModel,

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
+from vispco.cli.config import facts
 from vispco.cli.console import bar, say, show, table
-from vispco.cli.options import AsJson, Split, spread
+from vispco.cli.options import AsJson, Split
 from vispco.core.runs.files import write_json
 from vispco.core.runs.run_record import check_output, record_output
 from vispco.evaluation.task_spec import TaskSpec, tell_skipped
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PruningOptions
 
-FORMAT = "vispco-evaluation"
-COLUMNS = ("task", "accuracy", "95 % interval", "items", "skipped")
+_FORMAT = "vispco-evaluation"
+_COLUMNS = ("task", "accuracy", "95 % interval", "items", "skipped")
 
 
-@spread
 def evaluate(
     model: ModelSpec,
     *,
@@ -56,8 +56,7 @@ def evaluate(
         vispco evaluate Qwen/Qwen2.5-VL-3B-Instruct --data-root LMUData --json
     """
     if out is not None:
-        check_output(out, FORMAT)
-    from vispco.cli.config import facts  # noqa: PLC0415
+        check_output(out, _FORMAT)
     from vispco.cost.floor import raised_budgets  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.metrics import benchmark_samples as answers  # noqa: PLC0415
@@ -88,7 +87,7 @@ def evaluate(
     title += f", {spec.batch_size} a call" if pruned.usual_batch == 1 else ""
     unmet = [f"* The budget is not met. {raised[0]}"] if raised else []
     data = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "model": model.name,
         **pruned.named(),
         **pruner.named(),
@@ -107,6 +106,6 @@ def evaluate(
         record_output(out)
     *rows, average = result.rows()
     caption = "\n".join([result.cost_lines(), *unmet])
-    shown = table(COLUMNS, rows, title + (" *" if unmet else ""), caption=caption, last=average)
+    shown = table(_COLUMNS, rows, title + (" *" if unmet else ""), caption=caption, last=average)
     show(data, as_json=json, table=shown)
     tell_skipped(evaluator.skipped, say)

@@ -8,14 +8,14 @@ from typing import Any
 
 import typer
 
-LEFT, MOST = 26, 100  # where descriptions begin; the longest line, however wide the terminal is
-FIRST, LAST = "Options", "General"
-WORDS = {"int": "N", "float": "NUMBER", "path": "PATH"}  # by what a type is called; others are TEXT
+_LEFT, _MOST = 26, 100  # where descriptions begin; the longest line, however wide the terminal is
+_FIRST, LAST = "Options", "General"
+_WORDS = {"int": "N", "float": "NUMBER", "path": "PATH"}  # by what a type is called; others are TEXT
 
 
 def _width() -> int:
     """Columns that a line may have."""
-    return max(40, min(MOST, shutil.get_terminal_size().columns))
+    return max(40, min(_MOST, shutil.get_terminal_size().columns))
 
 
 def command_help(command: Any, context: Any, examples_of: str = "Example") -> str:
@@ -49,26 +49,26 @@ def group_help(group: Any, context: Any) -> str:
     parts = [f"Usage: {context.command_path} [OPTIONS] COMMAND ...", _paragraphs(group.help or "")]
     parts += [_section(name, rows, left) for name, rows in panels.items()]
     return "\n\n".join(
-        [*parts, _section(FIRST, options), f"`{context.command_path} COMMAND --help` tells the options of one."]
+        [*parts, _section(_FIRST, options), f"`{context.command_path} COMMAND --help` tells the options of one."]
     )
 
 
 def _groups(options: Iterable[Any]) -> dict[str, list[Any]]:
     """Options by the name of their group, those without one first, what every command has last."""
-    found: dict[str, list[Any]] = {FIRST: []}
+    found: dict[str, list[Any]] = {_FIRST: []}
     for each in options:
         panel = getattr(each, "rich_help_panel", None)
-        found.setdefault(LAST if each.name == "help" else panel if isinstance(panel, str) else FIRST, []).append(each)
+        found.setdefault(LAST if each.name == "help" else panel if isinstance(panel, str) else _FIRST, []).append(each)
     found[LAST] = found.pop(LAST, [])
     return {name: group for name, group in found.items() if group}
 
 
-def _section(name: str, rows: Sequence[tuple[str, str]], left: int = LEFT) -> str:
+def _section(name: str, rows: Sequence[tuple[str, str]], left: int = _LEFT) -> str:
     """A heading and what is under it, in two columns."""
     return "\n".join([_heading(name), *(_row(first, text, left) for first, text in rows)])
 
 
-def _row(first: str, text: str, left: int = LEFT) -> str:
+def _row(first: str, text: str, left: int = _LEFT) -> str:
     """A name and its description; a long name has a line of its own."""
     lines = _wrapped(text, _width() - left) or [""]
     if len(first) + 4 > left:
@@ -77,20 +77,16 @@ def _row(first: str, text: str, left: int = LEFT) -> str:
 
 
 def _label(option: Any) -> str:
-    """'--out PATH', '-q, --quiet', '--kl / --no-kl'."""
+    """'--out PATH', '-q, --quiet', '--kl / --no-kl'. Versions of typer keep the type of an option in different places."""
     names = ", ".join(sorted(option.opts, key=lambda name: name.startswith("--")))
     if option.secondary_opts:
         return f"{names} / {', '.join(option.secondary_opts)}"
-    return names if option.is_flag or option.name == "help" else f"{names} {_metavar(option)}"
-
-
-def _metavar(parameter: Any) -> str:
-    """What stands for its value. Older and newer versions of typer keep its type in different places."""
-    if parameter.metavar:
-        return str(parameter.metavar)
-    kept = getattr(parameter, "type", None)
-    name = kept.name if kept is not None else getattr(parameter.type_descriptor.annotation, "__name__", "")
-    return next((word for kind, word in WORDS.items() if name.lower().startswith(kind)), "TEXT")
+    if option.is_flag or option.name == "help":
+        return names
+    kept = getattr(option, "type", None)
+    name = kept.name if kept is not None else getattr(option.type_descriptor.annotation, "__name__", "")
+    word = next((word for kind, word in _WORDS.items() if name.lower().startswith(kind)), "TEXT")
+    return f"{names} {option.metavar or word}"
 
 
 def _describe(parameter: Any) -> str:

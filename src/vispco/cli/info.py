@@ -5,13 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.console import fitted_table, show
-from vispco.cli.options import AsJson, spread
+from vispco.cli.options import AsJson
 from vispco.core.errors import InvalidInputError
 from vispco.models.model_spec import read_config, read_preprocessor
 from vispco.timing.describe_settings import DescribeSettings
 
 
-@spread
 def info(
     model: Annotated[
         str | None, typer.Argument(help="A shipped model, a folder, a hub id, or a config.json alone.")

@@ -37,15 +37,15 @@ from vispco.cli.names import Group
 from vispco.core.errors import VispcoError
 from vispco.version import __version__
 
-FAILED, INTERRUPTED = 1, 130
+_FAILED, INTERRUPTED = 1, 130
 STOPPED = "Interrupted. What was finished is kept; run the same command again to continue."
-STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
+_STARTS_OVER = "Interrupted. Nothing was kept; the same command starts from the beginning."
 # commands that keep their work
 CONTINUES = ("demo", "recommend", "search", "sweep", "compare", "zoo", "train", "paper")
 
 _NOTED: set[tuple[str, str]] = set()
 
-START, FIND, MEASURE, SHOW, MODELS = "Try it", "Find schedules", "Measure", "Look and take along", "Models"
+_START, _FIND, _MEASURE, _SHOW, _MODELS = "Try it", "Find schedules", "Measure", "Look and take along", "Models"
 app = typer.Typer(
     name="vispco",
     cls=Group,
@@ -55,26 +55,26 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo", rich_help_panel=START)(demo.demo)
-app.command("ask", rich_help_panel=START)(ask.ask)
-app.command("play", rich_help_panel=START)(play.play)
-app.command("serve", rich_help_panel=START)(serve.serve)
-app.command("vllm-args", rich_help_panel=START)(vllm_args.vllm_args)
-app.command("recommend", rich_help_panel=FIND)(recommend.recommend)
-app.command("search", rich_help_panel=FIND)(search.search)
-app.command("sweep", rich_help_panel=FIND)(sweep.sweep)
-app.command("train", rich_help_panel=FIND)(train.train)
-app.command("evaluate", rich_help_panel=MEASURE)(evaluate.evaluate)
-app.command("bench", rich_help_panel=MEASURE)(bench.bench)
-app.command("profile", rich_help_panel=MEASURE)(profile.profile)
-app.add_typer(compare.app, name="compare", rich_help_panel=MEASURE)
-app.command("paper", rich_help_panel=MEASURE)(report.paper)
-app.command("report", rich_help_panel=SHOW)(report.report)
-app.command("plot", rich_help_panel=SHOW)(report.plot)
-app.command("export", rich_help_panel=SHOW)(search.export)
-app.command("info", rich_help_panel=MODELS)(info.info)
-app.command("check", rich_help_panel=MODELS)(check.check)
-app.add_typer(zoo.app, name="zoo", rich_help_panel=MODELS)
+app.command("demo", rich_help_panel=_START)(demo.demo)
+app.command("ask", rich_help_panel=_START)(ask.ask)
+app.command("play", rich_help_panel=_START)(play.play)
+app.command("serve", rich_help_panel=_START)(serve.serve)
+app.command("vllm-args", rich_help_panel=_START)(vllm_args.vllm_args)
+app.command("recommend", rich_help_panel=_FIND)(recommend.recommend)
+app.command("search", rich_help_panel=_FIND)(search.search)
+app.command("sweep", rich_help_panel=_FIND)(sweep.sweep)
+app.command("train", rich_help_panel=_FIND)(train.train)
+app.command("evaluate", rich_help_panel=_MEASURE)(evaluate.evaluate)
+app.command("bench", rich_help_panel=_MEASURE)(bench.bench)
+app.command("profile", rich_help_panel=_MEASURE)(profile.profile)
+app.add_typer(compare.app, name="compare", rich_help_panel=_MEASURE)
+app.command("paper", rich_help_panel=_MEASURE)(report.paper)
+app.command("report", rich_help_panel=_SHOW)(report.report)
+app.command("plot", rich_help_panel=_SHOW)(report.plot)
+app.command("export", rich_help_panel=_SHOW)(search.export)
+app.command("info", rich_help_panel=_MODELS)(info.info)
+app.command("check", rich_help_panel=_MODELS)(check.check)
+app.add_typer(zoo.app, name="zoo", rich_help_panel=_MODELS)
 config.configure(app)
 
 
@@ -108,20 +108,20 @@ def run() -> None:
     try:
         app()
     except VispcoError as error:
-        _fail(str(error), FAILED)
+        _fail(str(error), _FAILED)
     except (config.StoppedByUserError, KeyboardInterrupt):
         _fail(_interruption(sys.argv[1:]), INTERRUPTED)
     except OSError as error:
-        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), FAILED)
+        _fail(f"{error.strerror or error}: {error.filename}" if error.filename else str(error), _FAILED)
     except Exception as error:  # noqa: BLE001 - a person gets a sentence, whatever it was
         message = " ".join(str(error).split()) or "no message"
-        _fail(f"{type(error).__name__}: {message} (`vispco --debug ...` shows where it comes from.)", FAILED)
+        _fail(f"{type(error).__name__}: {message} (`vispco --debug ...` shows where it comes from.)", _FAILED)
 
 
 def _interruption(arguments: list[str]) -> str:
     """What an interrupted command says: whether its work is kept."""
     command = next((word for word in arguments if not word.startswith("-")), "")
-    return STOPPED if command in CONTINUES else STARTS_OVER
+    return STOPPED if command in CONTINUES else _STARTS_OVER
 
 
 def _note(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

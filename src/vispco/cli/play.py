@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import say
-from vispco.cli.options import Host, spread
+from vispco.cli.options import Host
+from vispco.core.errors import InvalidInputError
 from vispco.models.model_spec import MODEL, ModelSpec, model_names
 from vispco.pruner.pruning_options import PrunerOptions, budget_option, one_budget
 
@@ -29,7 +30,6 @@ class _PlayModel(ModelSpec):
     name: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)] = "tiny-qwen"
 
 
-@spread
 def play(
     model: _PlayModel,
     *,
@@ -49,7 +49,6 @@ def play(
 
         vispco play Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --device cuda --dtype bfloat16
     """
-    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.serving.play.page import build_page, load_gradio, start  # noqa: PLC0415
     from vispco.serving.play.session import PlaySession  # noqa: PLC0415
 
@@ -58,7 +57,7 @@ def play(
     session = PlaySession(*model.load(), spec, max_new_tokens=max_new_tokens)
     page = build_page(session, name=model.name)
     try:
-        url = start(page, host=host, port=port, browser=open_page, wait=False)
+        url = start(page, host=host, port=port, browser=open_page)
     except OSError as error:
         raise InvalidInputError(f"The page cannot be served there: {error} Give another --port or --host.") from error
     typer.echo(f"{model.name}: {url} (Ctrl-C stops it)", err=True)

@@ -6,14 +6,13 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import bar, show, table
-from vispco.cli.options import AsJson, Rounds, spread
+from vispco.cli.options import AsJson, Rounds
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import check_writable
 from vispco.evaluation.task_spec import TaskSpec
 from vispco.models.model_spec import ModelSpec
 
 
-@spread
 def profile(
     model: ModelSpec,
     *,

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,18 +10,19 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, say, show
-from vispco.cli.options import AsJson, Seed, spread
+from vispco.cli.options import AsJson, Seed
 from vispco.cli.place import run_folder
 from vispco.cli.search import print_search
+from vispco.core.errors import InvalidInputError
 from vispco.core.runs.files import check_writable, write_json
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import budget_option
+from vispco.search.search_options import SearchOptions
 
-NAME = "recommendation.json"
+_NAME = "recommendation.json"
 
 
-@spread
 def recommend(
     model: ModelSpec,
     *,
@@ -52,7 +54,6 @@ def recommend(
 
         vispco recommend tiny-qwen --loss 1 --data mine.jsonl
     """
-    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.cost import Budget  # noqa: PLC0415
     from vispco.evaluation.spec import EvaluatorSpec  # noqa: PLC0415
     from vispco.pruner.measured_planner import check_profile  # noqa: PLC0415
@@ -60,14 +61,13 @@ def recommend(
     from vispco.report import write  # noqa: PLC0415
     from vispco.report.recommendation import recommend as decide  # noqa: PLC0415
     from vispco.report.search_job import SearchJob  # noqa: PLC0415
-    from vispco.search.search_options import SearchOptions  # noqa: PLC0415
 
     if (budget is None) == (loss is None):
         raise InvalidInputError(
             "Give one target: --budget 0.5t (or 0.5, 40ms, 120MB), or --loss 1 (points of accuracy)."
         )
     folder = Path("runs") / f"{model.short_name}-recommend" if out is None else out
-    check_writable(folder / NAME)
+    check_writable(folder / _NAME)
     if budget is not None and Budget.of(budget).is_time:
         check_profile(model.load()[0])  # refused before minutes of searching
     job = SearchJob(model=model, options=SearchOptions(seed=seed), calibration=calibration, tasks=asked, test=test)
@@ -77,15 +77,16 @@ def recommend(
     with redirect_stdout(sys.stderr):
         print_search(job, searched, folder)
     own = calibration.questions(asked, test, seed)
-    found = own if own is not None else EvaluatorSpec(model=model, limit=test, **asked.spec()).samples()
+    tested = own if own is not None else EvaluatorSpec(model=model, limit=test, **asked.spec()).samples()
     loaded, processor = model.load()
-    samples = found.for_model(loaded, processor)
+    samples = tested.for_model(loaded, processor)
     budgets = [float(point.provenance["budget"]) for point in searched.frontier.points]
     told = decide(
         loaded, processor, samples, PrunerSpec.load(folder), budget=budget, loss=loss, searched=budgets, say=say
     )
-    write_json(folder / NAME, {"format": "vispco-recommendation", "model": model.name, **told.to_dict()})
+    found = asdict(told)
+    write_json(folder / _NAME, {"format": "vispco-recommendation", "model": model.name, **found})
     page = write([folder], folder / "report.html")
     lines = [*told.lines(model.name, str(folder)), f"The page: {page}"]
-    data = {"model": model.name, "run": str(folder), **told.to_dict(), "report": str(page)}
+    data = {"model": model.name, "run": str(folder), **found, "report": str(page)}
     show(data, as_json=json, table="\n".join(lines))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from vispco.cli.console import say, show
-from vispco.cli.options import AsJson, spread
+from vispco.cli.options import AsJson
 from vispco.cli.place import output_file
 from vispco.core.errors import needs_extra
 from vispco.core.runs.files import read_json
@@ -62,7 +62,6 @@ def plot(
     show({"figures": files}, as_json=json, table="\n".join(files))
 
 
-@spread
 def paper(
     model: ModelSpec,
     others: Annotated[list[str] | None, typer.Argument(help="Further models, side by side (Table 3).")] = None,

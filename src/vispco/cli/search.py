@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,19 +11,20 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, fill_lines, fitted_table, say, show, table
-from vispco.cli.options import AsJson, Overwrite, spread
+from vispco.cli.options import AsJson, Overwrite
 from vispco.cli.place import output_file, run_folder, tell_next
+from vispco.core.errors import InvalidInputError
 from vispco.core.runs.run_record import record_output
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
-from vispco.models.model_spec import ModelSpec
+from vispco.models.model_spec import ModelSpec, read_config, read_preprocessor
 from vispco.pruner.pruning_options import budget_option, one_budget
 from vispco.search.search_options import PresetOptions, SearchOptions
+from vispco.timing.describe_settings import DescribeSettings
 
 if TYPE_CHECKING:
     from vispco.report.search_job import SearchedRun, SearchJob
 
 
-@spread
 def search(
     model: ModelSpec,
     *,
@@ -63,7 +65,12 @@ def search(
         vispco search ./my-model --data llava_instruct_150k.json --images train2017 --data-root LMUData --set rate=5e-5
     """
     if dry_run:
-        _print_bill(model, json=json)
+        from vispco.timing.estimates import describe  # noqa: PLC0415
+        from vispco.timing.tables import search_bill  # noqa: PLC0415
+
+        data = describe(read_config(model.name), model.name, DescribeSettings(), read_preprocessor(model.name))
+        bill = {"model": model.name, **data["estimates"]["joint_search"], "machine": data["estimates"]["machine"]}
+        show(bill, as_json=json, table=f"{model.name}: {search_bill(data)}")
         return
     folder = run_folder(out, model.short_name, options.title, overwrite=overwrite)
     from vispco.report.search_job import SearchJob  # noqa: PLC0415
@@ -105,18 +112,6 @@ def print_search(job: SearchJob, found: SearchedRun, folder: Path, *, json: bool
     budget = found.budgets.get(chosen, f"{chosen:g}")
     evaluate = f"vispco evaluate {name} --pruner {folder} --budget {budget}"
     tell_next(folder, evaluate, f"vispco report {folder}")
-
-
-def _print_bill(model: ModelSpec, *, json: bool) -> None:
-    """What the default search of a model takes, from its config alone: FLOPs, hours, memory."""
-    from vispco.models.model_spec import read_config, read_preprocessor  # noqa: PLC0415
-    from vispco.timing.describe_settings import DescribeSettings  # noqa: PLC0415
-    from vispco.timing.estimates import describe  # noqa: PLC0415
-    from vispco.timing.tables import search_bill  # noqa: PLC0415
-
-    data = describe(read_config(model.name), model.name, DescribeSettings(), read_preprocessor(model.name))
-    bill = {"model": model.name, **data["estimates"]["joint_search"], "machine": data["estimates"]["machine"]}
-    show(bill, as_json=json, table=f"{model.name}: {search_bill(data)}")
 
 
 def export(
@@ -172,14 +167,13 @@ def export(
 
 def _print_engine_flags(run: Path, budget: float, engine: str, out: Path | None, *, json: bool) -> None:
     """The flags of an engine on stdout; what they give up beside it."""
-    from vispco.core.errors import InvalidInputError  # noqa: PLC0415
     from vispco.serving.engine_flags import engine_flags  # noqa: PLC0415
 
     if out is not None:
         raise InvalidInputError("--for prints flags and --out names a file for a pruner. Keep one of them.")
     found = engine_flags(run, budget, engine)
     if json:
-        show(found.to_dict(), as_json=True, table=None)
+        show(asdict(found), as_json=True, table=None)
         return
     say(
         f"{found.fraction:.1%} of the FLOPs; the full schedule {found.full_fraction:.1%}, for an input of a typical size"

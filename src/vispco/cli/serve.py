@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import typer
 
 from vispco.cli.console import say
-from vispco.cli.options import Host, spread
+from vispco.cli.options import Host
 from vispco.core.errors import InvalidInputError, did_you_mean, needs_extra
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruning_options import PrunerOptions, budget_option
 from vispco.serving.server.limits import ServerLimits
 
-LEVELS = ("critical", "error", "warning", "info", "debug")
+_LEVELS = ("critical", "error", "warning", "info", "debug")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,6 @@ class _ServedPruner(PrunerOptions):
     ] = "0.5"
 
 
-@spread
 def serve(
     model: ModelSpec,
     *,
@@ -60,15 +59,15 @@ def serve(
 
         vispco serve Qwen/Qwen2.5-VL-3B-Instruct --pruner runs/qwen --budget 0.5 --device cuda --dtype bfloat16
     """
-    if log_level not in LEVELS:
+    if log_level not in _LEVELS:
         raise InvalidInputError(
-            f"--log-level {log_level} was given. Give {', '.join(LEVELS)}.{did_you_mean(log_level, LEVELS)}"
+            f"--log-level {log_level} was given. Give {', '.join(_LEVELS)}.{did_you_mean(log_level, _LEVELS)}"
         )
     with needs_extra("Serving needs fastapi, uvicorn and openai", "serve"):
         import openai  # noqa: F401, PLC0415  # transformers' files name its types, and fail otherwise without it
 
         from vispco.serving.server.chat_handler import ServingRules  # noqa: PLC0415
-        from vispco.serving.server.connections import listen, run_server  # noqa: PLC0415
+        from vispco.serving.server.connections import build_server, listen  # noqa: PLC0415
         from vispco.serving.server.remote_pictures import RemoteRules  # noqa: PLC0415
         from vispco.serving.server.server import build_app  # noqa: PLC0415
     from transformers.utils import logging  # noqa: PLC0415
@@ -87,6 +86,6 @@ def serve(
         f"{model.name}, {spec.title}: http://{shown}:{listening.getsockname()[1]}/v1 (Ctrl-C stops it)", err=True
     )
     try:
-        run_server(app, listening, limits, log_level)
+        build_server(app, limits, log_level).run(sockets=[listening])
     except KeyboardInterrupt:
         typer.echo("The server has stopped.", err=True)

@@ -10,7 +10,7 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import bar, say, show, table
-from vispco.cli.options import AsJson, BatchSize, Split, spread
+from vispco.cli.options import AsJson, BatchSize, Split
 from vispco.cli.place import tell_next
 from vispco.core.plugins import with_plugins
 from vispco.core.runs.run_folder import RunFolder
@@ -22,10 +22,9 @@ from vispco.sweep.sweep_options import SweepOptions
 if TYPE_CHECKING:
     from vispco.cost import Budget
 
-SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
+_SYNTHETIC = 16  # items of each synthetic task, where --limit does not say: minutes, not half an hour
 
 
-@spread
 def sweep(
     model: ModelSpec,
     *,
@@ -62,7 +61,7 @@ def sweep(
 
     num_layers, tasks = model.num_layers(), asked.spec()
     chain = options.chain(num_layers)
-    few = SYNTHETIC if limit is None and not tasks.get("files") else limit or None
+    few = _SYNTHETIC if limit is None and not tasks.get("files") else limit or None
     spec = EvaluatorSpec(
         model=model, scorer=chain.to_dict(), split=split, limit=few, batch_size=batch_size, kl=kl, **tasks
     )

@@ -7,14 +7,13 @@ import typer
 
 from vispco.cli.config import facts
 from vispco.cli.console import draws_bars, is_first, say, show
-from vispco.cli.options import AsJson, spread
+from vispco.cli.options import AsJson
 from vispco.cli.place import RUNS, run_folder
 from vispco.evaluation.task_spec import CalibrationSpec, TaskSpec
 from vispco.models.model_spec import ModelSpec
 from vispco.search.scorer_options import ScorerOptions
 
 
-@spread
 def train(
     method: Annotated[str, typer.Argument(help="atp-llava, dynamic-llava or madtp.")],
     model: ModelSpec,

@@ -11,18 +11,18 @@ from vispco.core.errors import VispcoError
 from vispco.models.model_spec import MODEL, model_names
 from vispco.pruner.pruning_options import budget_option
 
-METHOD = "Who chooses before the language model, such as divprune or uniform."
-REFUSED = "--refused-by-vispco"
+_METHOD = "Who chooses before the language model, such as divprune or uniform."
+_REFUSED = "--refused-by-vispco"
 """In place of arguments: vLLM does not know it and does not start."""
-PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."
+_PRUNER = "In place of --method and --keep: a saved pruner, or the folder of a search (--servable)."
 
 
 def vllm_args(
     model: Annotated[str, typer.Argument(help=MODEL, autocompletion=model_names)],
     *,
-    method: Annotated[str | None, typer.Option(help=METHOD, autocompletion=complete_scorers)] = None,
+    method: Annotated[str | None, typer.Option(help=_METHOD, autocompletion=complete_scorers)] = None,
     keep: Annotated[float | None, typer.Option(help="The share of each picture's tokens that stays: 0.25.")] = None,
-    pruner: Annotated[str | None, typer.Option(help=PRUNER)] = None,
+    pruner: Annotated[str | None, typer.Option(help=_PRUNER)] = None,
     budget: Annotated[str | None, budget_option("With --pruner: which of its schedules, 0.5 or 50%.")] = None,
     max_keep: Annotated[float, typer.Option(help="The largest share that a request may ask for.")] = 1.0,
     quoted: Annotated[
@@ -48,6 +48,6 @@ def vllm_args(
         words = arguments(model, method, keep=keep, pruner=pruner, budget=fraction, max_keep=max_keep)
     except VispcoError:
         if not sys.stdout.isatty():  # inside $( ), where an error would start a server that does not prune
-            typer.echo(REFUSED)
+            typer.echo(_REFUSED)
         raise
     typer.echo(shlex.join(words) if quoted else " ".join(words))

@@ -7,16 +7,13 @@ writes the time of each in words; LLaVA's classes for video stack them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from PIL.Image import Image, Resampling
 from torch import Tensor
-from transformers.utils import cached_file
 
 from vispco.core.errors import InvalidInputError
 
@@ -31,21 +28,14 @@ JOINED = ("qwen2_vl", "qwen2_5_vl", *TIMED)
 class FrameProcessor:
     """Frames to tensors, for one model.
 
-    image_processor: of single pictures, with Pillow. config: of the model. settings: of the folder's video processor.
+    image_processor: of single pictures, with Pillow. config: of the model. settings: of the folder's video processor, the
+        contents of `SETTINGS`.
     """
 
     def __init__(self, image_processor: Any, config: Any, settings: dict[str, Any] | None = None) -> None:
         self.config, self.kind = config, str(config.model_type)
         self.settings = settings or {}
         self.image_processor = _clip_processor(self.settings, config) if self.kind in STACKED else image_processor
-
-    @classmethod
-    def for_model(cls, image_processor: Any, config: Any, path: str | Path, **options: Any) -> FrameProcessor | None:
-        """From a model's folder; None for a model that takes no videos."""
-        if config.model_type not in (*STACKED, *JOINED):
-            return None
-        found = cached_file(path, SETTINGS, _raise_exceptions_for_missing_entries=False, **options)
-        return cls(image_processor, config, None if found is None else json.loads(Path(found).read_text("utf-8")))
 
     def __call__(
         self, videos: Sequence[Sequence[Image]], rate: float = FRAMES_PER_SECOND
@@ -64,7 +54,8 @@ class FrameProcessor:
         span, size = int(tool.temporal_patch_size), self.settings.get("size")
         options = {} if size is None else {"size": size}
         for frames in videos:
-            whole = _one_size([*frames, *[frames[-1]] * (-len(frames) % span)])
+            whole = [*frames, *[frames[-1]] * (-len(frames) % span)]
+            whole = [frame if frame.size == frames[0].size else frame.resize(frames[0].size) for frame in whole]
             if self.kind in TIMED and size is not None:  # the pixels of all frames together are bounded
                 whole, options = _fitted(whole, len(frames), size, tool), {"do_resize": False}
             found = tool(images=whole, return_tensors="pt", **options)
@@ -99,11 +90,6 @@ class FrameProcessor:
         newline = self.kind == "llava_onevision"  # one token more at the end of a video
         pooled = -(-side // 2) if newline else side // int(self.config.spatial_pool_stride)
         return {"pixel_values_videos": torch.stack(frames)}, [pooled**2 * lengths[0] + newline] * len(videos)
-
-
-def _one_size(frames: Sequence[Image]) -> list[Image]:
-    """All frames at the size of the first."""
-    return [frame if frame.size == frames[0].size else frame.resize(frames[0].size) for frame in frames]
 
 
 def _fitted(frames: Sequence[Image], count: int, size: dict[str, int], tool: Any) -> list[Image]:

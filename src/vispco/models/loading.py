@@ -12,14 +12,14 @@ from vispco.core.weights import check_weights, hide_weight_bars, json_problem, p
 from vispco.models import shipped
 from vispco.models.model_spec import HUB, LoadError, check_source
 
-JOINED = (
+_JOINED = (
     "%s: its own processor cannot be built here (torchvision is missing), so its image processor and its tokenizer were "
     "joined; pictures go through Pillow."
 )
 
-OWN_CODE = (OSError, ValueError, ImportError)  # errors in the code of a model are shown as they are
+_OWN_CODE = (OSError, ValueError, ImportError)  # errors in the code of a model are shown as they are
 # a damaged config
-ANY_FILE = (*OWN_CODE, RuntimeError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError)
+_ANY_FILE = (*_OWN_CODE, RuntimeError, TypeError, KeyError, AttributeError, IndexError, ArithmeticError)
 
 
 def load(
@@ -43,13 +43,13 @@ def load(
 
     from vispco.models.processor import JoinedProcessor, load_processor  # noqa: PLC0415
 
-    is_shipped = str(name) in shipped.LOADABLE
-    on_hub = str(name).startswith(HUB)
-    name = str(name).removeprefix(HUB) if on_hub else name
+    is_shipped, on_hub = str(name) in shipped.LOADABLE, str(name).startswith(HUB)
+    name = str(name).removeprefix(HUB)
+    source: str | Path = name
     if is_shipped:
-        shipped.verify(shipped.WEIGHTS / str(name))
-    source = shipped.path(str(name)) if is_shipped else name
-    if not is_shipped and not on_hub:
+        shipped.verify(shipped.WEIGHTS / name)
+        source = shipped.path(name)
+    elif not on_hub:
         check_source(source)
         if (unsafe := pickle_problem(Path(source))) is not None:
             raise LoadError(unsafe)
@@ -61,7 +61,7 @@ def load(
         "revision": revision,
         "trust_remote_code": trust_remote_code,
     }
-    known = OWN_CODE if trust_remote_code else ANY_FILE
+    known = _OWN_CODE if trust_remote_code else _ANY_FILE
     try:
         with hide_weight_bars():
             model, found = AutoModelForImageTextToText.from_pretrained(
@@ -91,7 +91,7 @@ def load(
     if strict:
         _check_loaded(name, model, found)
     if not is_shipped and isinstance(processor, JoinedProcessor):
-        logging.getLogger("vispco").warning(JOINED, name)
+        logging.getLogger("vispco").warning(_JOINED, name)
     return model.eval(), processor
 
 

@@ -101,8 +101,8 @@ def model_names(incomplete: str) -> list[str]:
     return [name for name in (*sorted(shipped.NAMES), *map(str, sorted(folders))) if name.startswith(incomplete)]
 
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
-KERNELS = ("sdpa", "eager", "flash_attention_2")
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
+_KERNELS = ("sdpa", "eager", "flash_attention_2")
 MODEL = "A shipped model, a folder, or a hub id."
 
 
@@ -128,13 +128,13 @@ class ModelSpec:
 
     def __post_init__(self) -> None:
         kernel = self.attn_implementation
-        if kernel not in KERNELS and not kernel.startswith("flash_attention") and "/" not in kernel:
+        if kernel not in _KERNELS and not kernel.startswith("flash_attention") and "/" not in kernel:
             raise InvalidInputError(
-                f"--attn-implementation {kernel} was given. Give {', '.join(KERNELS)}.{did_you_mean(kernel, KERNELS)}"
+                f"--attn-implementation {kernel} was given. Give {', '.join(_KERNELS)}.{did_you_mean(kernel, _KERNELS)}"
             )
-        if self.dtype not in DTYPES:
+        if self.dtype not in _DTYPES:
             raise InvalidInputError(
-                f"dtype={self.dtype!r} was given. Give {', '.join(DTYPES)}.{did_you_mean(self.dtype, DTYPES)}"
+                f"dtype={self.dtype!r} was given. Give {', '.join(_DTYPES)}.{did_you_mean(self.dtype, _DTYPES)}"
             )
 
     @classmethod

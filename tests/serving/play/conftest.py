@@ -39,7 +39,7 @@ def page(session):
     from vispco.serving.play.page import build_page, start
 
     built = build_page(session)
-    url = start(built, wait=False)
+    url = start(built)
     with chromium() as driver:
         yield Open(driver, url)
     built.close(verbose=False)

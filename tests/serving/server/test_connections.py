@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("uvicorn")
 
 from serving.server.conftest import read_to_end
-from vispco.serving.server.connections import _build_server, listen
+from vispco.serving.server.connections import build_server, listen
 from vispco.serving.server.gate import Gate
 from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.metrics import ServerMetrics
@@ -39,7 +39,7 @@ def running(app=hello, key=None, **limits):
     """A server in a thread of its own, and a function that connects to it."""
     metrics, given = ServerMetrics(), ServerLimits(**QUICK | limits)
     gate = Gate(app, metrics, given, key)
-    server = _build_server(gate, given, "critical")
+    server = build_server(gate, given, "critical")
     listening = listen("127.0.0.1", 0)
     address = listening.getsockname()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -43,10 +43,10 @@ from vispco.timing.profiling import profile_model
 Stage = Literal["load", "search", "sweep", "bench", "examples", "page"]
 Tell = Callable[[Stage, float | None, str], None]
 """(stage, how much of it is done if it says, what is happening)."""
-CALIBRATION = 48  # items of each synthetic task, where nobody says: fewer than a search has, to be quick
-SWEPT = "fastv"  # the scorer of the sweep beside a joint search
-BATCHES = (4, 8, 16)  # among which the demo chooses
-REPORT, BENCH, STAGES = "report.html", "bench.json", "demo.json"
+_CALIBRATION = 48  # items of each synthetic task, where nobody says: fewer than a search has, to be quick
+_SWEPT = "fastv"  # the scorer of the sweep beside a joint search
+_BATCHES = (4, 8, 16)  # among which the demo chooses
+_REPORT, BENCH, _STAGES = "report.html", "bench.json", "demo.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class DemoJob:
     @cached_property
     def spec(self) -> EvaluatorSpec:
         """What accuracy is measured on; its scorer is that of the sweep."""
-        scorer = Chain.of(self.options.scorer or SWEPT).to_dict()
+        scorer = Chain.of(self.options.scorer or _SWEPT).to_dict()
         return EvaluatorSpec(
             model=self.model, scorer=scorer, **self.tasks.spec(), limit=self.options.test, details=False
         )
@@ -71,7 +71,7 @@ class DemoJob:
     def searched_on(self) -> CalibrationSpec:
         """The calibration data, fewer items than a search has where nobody says."""
         few = self.calibration.data is None and self.calibration.samples is None
-        return replace(self.calibration, samples=CALIBRATION) if few else self.calibration
+        return replace(self.calibration, samples=_CALIBRATION) if few else self.calibration
 
     @property
     def mode(self) -> Any:
@@ -85,7 +85,7 @@ class DemoJob:
         asked: dict[str, Any] = {"budgets": tuple(budgets_of(options.budgets)), "seed": options.seed}
         if self.mode == "joint":
             return SearchSpec.of_chains(**asked)
-        return SearchSpec.of(Chain.of(options.scorer or SWEPT), options.kernel, mode=self.mode, **asked)
+        return SearchSpec.of(Chain.of(options.scorer or _SWEPT), options.kernel, mode=self.mode, **asked)
 
     def identity(self) -> dict[str, Any]:
         """What its results depend on, JSON-able; a folder holds one demo."""
@@ -119,7 +119,7 @@ class DemoJob:
         torch.set_num_threads(self.threads or cores())
         identity = self.identity()
         with folder.claim("demo", identity):
-            seconds = _finished_stages(folder.path / STAGES)
+            seconds = _finished_stages(folder.path / _STAGES)
             tell("load", None, f"loading {self.model.name}")
             judge = self.spec.build()
             stages: dict[Stage, Callable[[], None]] = {
@@ -133,9 +133,9 @@ class DemoJob:
                     began = time.perf_counter()
                     work()
                     seconds[stage] = time.perf_counter() - began
-                    write_json(folder.file(STAGES), {"identity": identity, "stages": seconds}, seal=True)
+                    write_json(folder.file(_STAGES), {"identity": identity, "stages": seconds}, seal=True)
             tell("page", None, "writing the page")
-            page = report.write([folder.path], folder.file(REPORT))
+            page = report.write([folder.path], folder.file(_REPORT))
             folder.remove(SEARCH_JOURNAL)
             folder.finish(growing=(JOURNAL, f"{JOURNAL}.flock"))
         return page
@@ -201,7 +201,7 @@ class DemoJob:
             on_progress=lambda done, total, text: tell("bench", done / total, f"timing {text}, batch of {batch}"),
         )
         large = None
-        if self.model.name in shipped.names():  # whose layers are too small to show what pruning saves
+        if self.model.name in shipped.NAMES:  # whose layers are too small to show what pruning saves
             tell("bench", None, "timing layers of a large model's size")
             large = time_large_layers()
         told = {
@@ -233,10 +233,10 @@ def _finished_stages(path: Path) -> dict[str, float]:
 
 def _choose_batch(judge: TaskEvaluator) -> int:
     """The batch at which pruning shows; the largest where the machine is too busy to tell."""
-    samples = of_each_task(judge.samples, max(BATCHES))
+    samples = of_each_task(judge.samples, max(_BATCHES))
     try:
-        found = profile_model(judge.model, judge.processor, samples, batches=BATCHES, rounds=2, tokens=5)
+        found = profile_model(judge.model, judge.processor, samples, batches=_BATCHES, rounds=2, tokens=5)
     except ProfileError:
-        return max(BATCHES)
+        return max(_BATCHES)
     encoded = encode(judge.model, judge.processor, samples)
     return useful_batch(found, max(encoded.num_text), max(encoded.num_visual))

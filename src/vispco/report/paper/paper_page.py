@@ -5,7 +5,7 @@ import csv
 import html
 import io
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from vispco.report.plots import (
     survivors_info,
 )
 
-PAGE = "paper.html"
+_PAGE = "paper.html"
 _STYLE = """:root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;white-space:nowrap}th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #8884}
 th:first-child,td:first-child,th:nth-child(2),td:nth-child(2){text-align:left}figure{margin:1rem 0}img{max-width:100%;background:#fff}
@@ -64,12 +64,8 @@ def write_paper(models: Sequence[tuple[str, Path]], out: Path, done: Sequence[di
         parts += ["</ul>", _tables_html(tables), *(_figure_html(path, caption) for path, caption in figures)]
         latex += [f"% {each.model}", *(_latex(title, table) for title, table in tables.items())]
         _write_csv(out, each.folder.name, tables)
-        claims = [{"claim": s.claim, "measured": s.measured, "holds": s.holds} for s in statements]
-        about[each.model] = {
-            "summary": each.summary(),
-            "tables": _plain(tables),
-            "statements": claims,
-        }
+        claims = list(map(asdict, statements))
+        about[each.model] = {"summary": each.summary(), "tables": _plain(tables), "statements": claims}
     files.write_json(out / "paper.json", data)
     files.write_text(out / "paper.tex", "\n\n".join([*latex, ""]))
     names = ", ".join(each.model for each in runs)
@@ -78,7 +74,7 @@ def write_paper(models: Sequence[tuple[str, Path]], out: Path, done: Sequence[di
         "<p>The paper's tables and figures, measured on this model. Budgets are fractions of the language model's FLOPs, "
         "scoring included. Means over sampled configurations have their standard deviation, all others a 95 % interval.</p>"
     )
-    return files.write_text(out / PAGE, "\n".join([head, f"<h1>VisPCO on {html.escape(names)}</h1>", intro, *parts]))
+    return files.write_text(out / _PAGE, "\n".join([head, f"<h1>VisPCO on {html.escape(names)}</h1>", intro, *parts]))
 
 
 def _figures(runs: PaperRuns, folder: Path) -> list[tuple[Path, str]]:

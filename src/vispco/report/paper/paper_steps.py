@@ -9,7 +9,7 @@ import typer
 
 METHODS = ("fastv", "sparsevlm", "fitprune")  # Table 1
 LEARNED = ("aim", "atp-llava", "madtp")  # rows of Table 2 that are methods, not searches
-SEARCHES = ("vtw", "g-search", "random-40", "random-80", "random-160", "vispco-paper", "vispco")  # Table 2
+_SEARCHES = ("vtw", "g-search", "random-40", "random-80", "random-160", "vispco-paper", "vispco")  # Table 2
 KERNELS = ("single", "linear", "exponential", "p-sigmoid", "multi-step")  # Table 5
 BUDGETS = (0.9, 0.7, 0.5, 0.3, 0.1)
 HALF = 0.5  # the budget of Tables 2 to 5
@@ -89,7 +89,7 @@ def plan(model: str, folder: Path, settings: PaperSettings, asked: Sequence[str]
         search("joint search", JOINT, passes=40_000),
         Step(
             "searches side by side (Table 2)",
-            ("compare", "searches", model, "--budget", str(HALF), "--budgets", "none", "--searches", ",".join(SEARCHES),
+            ("compare", "searches", model, "--budget", str(HALF), "--budgets", "none", "--searches", ",".join(_SEARCHES),
              "--scorer", "fastv", *test, *some, "--out", str(folder / COMPARED), *common),
             30_000,
         ),

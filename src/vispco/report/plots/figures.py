@@ -7,8 +7,6 @@ from pathlib import Path
 from vispco.compare.searches import search_cost_info as comparison_info
 from vispco.core.errors import InvalidInputError, did_you_mean
 from vispco.core.runs.run_record import check_output, record_output
-from vispco.evaluation.frontier import Frontier
-from vispco.report.payload import Areas
 from vispco.report.plots.areas import areas_info, draw_areas
 from vispco.report.plots.frontiers import configurations_info, draw_configurations, draw_frontiers, frontiers_info
 from vispco.report.plots.methods import draw_methods, methods_info
@@ -17,7 +15,7 @@ from vispco.report.plots.search_cost import draw_search_cost, draw_searches, sea
 from vispco.report.plots.style import CREATOR, SUFFIXES
 from vispco.report.plots.survivors import draw_survivors, survivors_info
 from vispco.report.progress import search_seconds
-from vispco.report.run_files import RunFiles, read
+from vispco.report.run_files import RunFiles, areas, read
 
 
 def figures(runs: Sequence[str | Path], into: str | Path, suffix: str = "png") -> list[Path]:
@@ -64,14 +62,16 @@ def _planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
             kept = survivors_info(example)
             plan[f"survivors{tail}-{number}"] = partial(draw_survivors, kept)
         if run.areas is not None:
-            spread = areas_info(Areas.from_dict({"label": run.name, **run.areas}))
-            plan[f"areas{tail}"] = partial(draw_areas, spread)
+            plan[f"areas{tail}"] = partial(draw_areas, areas_info(areas(run)))
         if run.comparison is not None:
             plan[f"search-cost{tail}"] = partial(draw_searches, comparison_info(run.comparison))
         if run.methods is not None and (table := methods_info(run.methods)).methods:
             plan[f"methods{tail}"] = partial(draw_methods, table)
     for by in ("model", "scorer", "kernel"):
-        grouped = _grouped(runs, by)
+        named = [(run.text(by), run.searched) for run in runs if run.searched is not None and run.text(by)]
+        grouped = dict(named)
+        if len(grouped) < len(named):
+            continue  # runs that do not differ in it
         if len(grouped) > 1:
             lines = frontiers_info(grouped, by)
             plan[f"frontiers-by-{by}"] = partial(draw_frontiers, lines)
@@ -83,13 +83,6 @@ def _planned(runs: list[RunFiles]) -> dict[str, Callable[[Path], Path]]:
     if cost.lines:
         plan["accuracy-by-search-cost"] = partial(draw_search_cost, cost)
     return plan
-
-
-def _grouped(runs: list[RunFiles], by: str) -> dict[str, Frontier]:
-    """Searched frontiers by a setting, where each run differs in it from the others."""
-    named = [(run.text(by), run.searched) for run in runs if run.searched is not None and run.text(by)]
-    labels = [label for label, _ in named]
-    return dict(named) if len(set(labels)) == len(labels) else {}
 
 
 def _alike(one: RunFiles, other: RunFiles) -> bool:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from vispco.core.schedule import Schedule
 from vispco.evaluation.frontier import Frontier
 from vispco.report.plots import style
 from vispco.report.progress import picked
 
 _BUDGETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_LIGHT, _DEEP = (0.70, 0.83, 0.93), (0.02, 0.24, 0.44)  # blue
 
 
 @dataclass(frozen=True)
@@ -45,35 +44,23 @@ def retention_by_kernel_info(found: Mapping[str, Frontier], budget: float = 0.5)
 
 
 def _picked(frontier: Frontier, budget: float) -> tuple[float, ...]:
-    """[L], or nothing."""
+    """[L], the mean over samples where each has its own; or nothing."""
     point = picked(frontier, budget)
-    return () if point is None else _mean_retention(point.schedule)
-
-
-def _mean_retention(schedule: Schedule) -> tuple[float, ...]:
-    """[L]; the mean over samples where each has its own."""
-    mean: list[float] = schedule.tensor().reshape(-1, schedule.num_layers).mean(0).tolist()
-    return tuple(mean)
+    if point is None:
+        return ()
+    return tuple(point.schedule.tensor().reshape(-1, point.schedule.num_layers).mean(0).tolist())
 
 
 def draw_retention(info: RetentionInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         for place, (label, curve) in enumerate(info.curves):
-            look = place % len(style.COLOURS)
-            share = place / max(1, len(info.curves) - 1)
-            colour: Any = _shade(share) if info.ordered else style.COLOURS[look]
-            plot.plot(
-                range(len(curve)),
-                curve,
-                color=colour,
-                linestyle="-" if info.ordered else style.LINES[look],
-                marker=None if info.ordered else style.MARKERS[look],
-                markersize=4,
-                linewidth=1.8,
-                drawstyle="steps-mid",
-                label=label,
-            )
+            look = style.look_of(place)
+            if info.ordered:  # a larger budget is darker
+                share = place / max(1, len(info.curves) - 1)
+                colour = tuple(a + (b - a) * share for a, b in zip(_LIGHT, _DEEP, strict=True))
+                look = {"color": colour, "linestyle": "-"}
+            plot.plot(range(len(curve)), curve, **look, markersize=4, linewidth=1.8, drawstyle="steps-mid", label=label)
         plot.set_xlabel("decoder layer")
         plot.set_ylabel("visual tokens kept")
         plot.set_ylim(-0.02, 1.04)
@@ -81,10 +68,3 @@ def draw_retention(info: RetentionInfo, path: str | Path) -> Path:
         style.percent_axis(plot.yaxis)
         plot.legend(title=info.title, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return Path(path)
-
-
-def _shade(share: float) -> tuple[float, float, float]:
-    """From light to deep blue: a larger budget is darker."""
-    light, deep = (0.70, 0.83, 0.93), (0.02, 0.24, 0.44)
-    red, green, blue = (a + (b - a) * share for a, b in zip(light, deep, strict=True))
-    return red, green, blue

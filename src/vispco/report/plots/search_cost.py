@@ -50,17 +50,8 @@ def draw_search_cost(info: _BestSoFarInfo, path: str | Path) -> Path:
     with style.canvas(path) as axes:
         plot = axes[0, 0]
         for place, (label, seconds, accuracy) in enumerate(info.lines):
-            look = place % len(style.COLOURS)
-            plot.plot(
-                seconds,
-                accuracy,
-                color=style.COLOURS[look],
-                linestyle=style.LINES[look],
-                marker=style.MARKERS[look],
-                markersize=8 if len(seconds) == 1 else 3.5,
-                drawstyle="steps-post",
-                label=label,
-            )
+            size = 8 if len(seconds) == 1 else 3.5
+            plot.plot(seconds, accuracy, **style.look_of(place), markersize=size, drawstyle="steps-post", label=label)
         style.log_axis(plot.xaxis)
         plot.set_xlabel("seconds of search")
         plot.set_ylabel(f"best accuracy within {info.budget:.0%}")

@@ -74,6 +74,12 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
             figure.savefig(temporary, metadata=metadata, format=kind)
 
 
+def look_of(place: int) -> dict[str, Any]:
+    """Colour, line and marker of the curve at a place among several."""
+    place %= len(COLOURS)
+    return {"color": COLOURS[place], "linestyle": LINES[place], "marker": MARKERS[place]}
+
+
 def stairs(axes: Any, look: int, corners: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float]]) -> None:
     """A frontier as a staircase with a mark on each of its points."""
     colour = COLOURS[look % len(COLOURS)]
@@ -93,19 +99,7 @@ def legend(axes: Any, entries: Sequence[tuple[str, int]], title: str = "") -> No
     """Line and mark of each look with its name, in a row over the axes, where nothing is drawn."""
     from matplotlib.lines import Line2D  # noqa: PLC0415
 
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=COLOURS[look % len(COLOURS)],
-            linestyle=LINES[look % len(LINES)],
-            marker=MARKERS[look % len(MARKERS)],
-            markersize=5,
-            linewidth=1.7,
-            label=name,
-        )
-        for name, look in entries
-    ]
+    handles = [Line2D([], [], **look_of(look), markersize=5, linewidth=1.7, label=name) for name, look in entries]
     if title:
         handles.insert(0, Line2D([], [], linestyle="", label=f"{title}:"))
     longest = max(len(name) for name, _ in entries)
@@ -139,15 +133,11 @@ def log_axis(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _cost_label(axis: str) -> str:
-    """The label of a cost axis (`exact:fraction`, `paper:flops`, `seconds`)."""
+def label_cost(axes: Any, axis: str) -> None:
+    """Label the x axis, which is a cost: `exact:fraction`, `paper:flops` or `seconds`."""
     model, _, unit = axis.partition(":")
     if unit == "fraction":
-        return f"FLOPs of the unpruned model ({model})"
-    return f"FLOPs a sample ({model})" if unit == "flops" else "measured time of an evaluation, s"
-
-
-def label_cost(axes: Any, axis: str) -> None:
-    axes.set_xlabel(_cost_label(axis))
-    if axis.endswith(":fraction"):
+        axes.set_xlabel(f"FLOPs of the unpruned model ({model})")
         percent_axis(axes.xaxis)
+    else:
+        axes.set_xlabel(f"FLOPs a sample ({model})" if unit == "flops" else "measured time of an evaluation, s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -58,9 +58,6 @@ class AnswerComparison:
     pruned: Reply
     layers: int
     depth: tuple[tuple[int, ...], ...] | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def compare(

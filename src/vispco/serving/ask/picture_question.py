@@ -25,7 +25,7 @@ _ASKED = (  # one question of each form that the eight tasks have
     *("what color is the smallest ring?", "what word is on the red sign?", "what is the value of the red bar?"),
     "what number is in row a column p?",
 )
-EIGHT = (
+_EIGHT = (
     "{model} was trained on eight synthetic tasks with drawn pictures, and on nothing else; this question is none of theirs, so "
     "its answer means little. Ask as they do ('how many circles are there?', 'what color is the ring?'; docs/zoo.md), or give "
     "a real model: vispco ask Qwen/Qwen2.5-VL-3B-Instruct PICTURE QUESTION."
@@ -40,7 +40,7 @@ def outside_tasks(model: str, question: str) -> str | None:
     from vispco.models import shipped  # noqa: PLC0415 - only where a question is asked
 
     form, *known = (_NAMED.sub("_", " ".join(text.lower().split()).rstrip("?. ")) for text in (question, *_ASKED))
-    return EIGHT.format(model=model) if model in shipped.names() and form not in known else None
+    return _EIGHT.format(model=model) if model in shipped.NAMES and form not in known else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from PIL import Image
 from torch import Tensor
 
-from vispco.evaluation.encoded import Prompt, apply_template
-from vispco.families import family_of
+from vispco.evaluation.encoded import apply_template
 
 
 def prompt_inputs(
@@ -21,13 +19,3 @@ def prompt_inputs(
     shown = {"images": [list(images)]} if images else {}
     found = processor(text=[text], return_tensors="pt", **shown, **options)
     return {name: value for name, value in found.items() if isinstance(value, Tensor)}
-
-
-def read_chat_prompt(
-    model: Any, processor: Any, turns: Sequence[Mapping[str, Any]], images: Sequence[Image.Image]
-) -> Prompt:
-    """The same as a prompt that can be batched with others (`vispco.evaluation.encoded.collate`)."""
-    tensors = prompt_inputs(processor, turns, images)
-    visual = torch.tensor(family_of(model).visual_token_ids(model))
-    number = int(torch.isin(tensors["input_ids"], visual).sum())
-    return Prompt(tensors, torch.empty(0, dtype=torch.long), number)

@@ -17,8 +17,8 @@ from vispco.serving.ask.picture_question import PictureQuestion
 
 _Depth = Sequence[Sequence[int]]  # [rows][columns]: how many layers process each token
 _SIDE = 220  # pixels of a small picture's longer side
-GAP, LINE, MARGIN = 14, 20, 16
-INK, SOFT, PAPER = (28, 33, 41), (93, 100, 112), (255, 255, 255)
+_GAP, _LINE, _MARGIN = 14, 20, 16
+_INK, _SOFT, _PAPER = (28, 33, 41), (93, 100, 112), (255, 255, 255)
 _MOST = 12
 
 
@@ -40,7 +40,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1c2129; max-width: 46rem; m
 table { border-collapse: collapse; width: 100%%; } th, td { text-align: left; padding: .35rem .6rem; vertical-align: top;
 border-bottom: 1px solid #e5e2da; overflow-wrap: anywhere; } th[scope=row] { font-weight: 400; color: #5d6470; }
 .picture { position: relative; display: inline-block; margin-top: 1rem; max-width: 100%%; }
-.picture img { display: block; width: %(width)dpx; max-width: 100%%; }
+.picture img { display: block; width: 640px; max-width: 100%%; }
 .picture canvas { position: absolute; inset: 0; width: 100%%; height: 100%%; image-rendering: pixelated; }
 input[type=range] { width: 100%%; }
 </style></head><body>
@@ -89,7 +89,7 @@ def survivors_at(picture: Image.Image, depth: _Depth, layer: int) -> Image.Image
     rows, columns = len(depth), len(depth[0])
     mask = Image.new("L", (columns, rows))
     mask.putdata([255 if value > layer else 0 for row in depth for value in row])
-    faded = Image.blend(picture, Image.new("RGB", picture.size, PAPER), 0.86)
+    faded = Image.blend(picture, Image.new("RGB", picture.size, _PAPER), 0.86)
     return Image.composite(picture, faded, mask.resize(picture.size, Image.Resampling.NEAREST))
 
 
@@ -101,20 +101,20 @@ def _sheet(picture: Image.Image, depth: _Depth, num_layers: int, title: Sequence
     shown = _layers_shown(depth, num_layers)
     columns = min(len(shown), max(1, math.ceil(math.sqrt(1.6 * len(shown)))))
     rows = math.ceil(len(shown) / columns)
-    cell = (max(small.width, 120) + GAP, small.height + GAP + LINE)
+    cell = (max(small.width, 120) + _GAP, small.height + _GAP + _LINE)
     font = ImageFont.load_default(size=13)
-    lines = [line for each in title for line in _wrapped(each, font, columns * cell[0] - GAP)]
-    top = MARGIN + LINE * len(lines) + GAP // 2
-    page = Image.new("RGB", (2 * MARGIN + columns * cell[0] - GAP, top + rows * cell[1] + MARGIN - GAP), PAPER)
+    lines = [line for each in title for line in _wrapped(each, font, columns * cell[0] - _GAP)]
+    top = _MARGIN + _LINE * len(lines) + _GAP // 2
+    page = Image.new("RGB", (2 * _MARGIN + columns * cell[0] - _GAP, top + rows * cell[1] + _MARGIN - _GAP), _PAPER)
     draw = ImageDraw.Draw(page)
     for number, line in enumerate(lines):
-        draw.text((MARGIN, MARGIN + LINE * number), line, fill=INK, font=font)
+        draw.text((_MARGIN, _MARGIN + _LINE * number), line, fill=_INK, font=font)
     total = sum(len(row) for row in depth)
     for number, layer in enumerate(shown):
-        left, up = MARGIN + number % columns * cell[0], top + number // columns * cell[1]
+        left, up = _MARGIN + number % columns * cell[0], top + number // columns * cell[1]
         alive = sum(value > layer for row in depth for value in row)
-        draw.text((left, up), f"layer {layer}: {alive} of {total}", fill=SOFT, font=font)
-        page.paste(survivors_at(small, depth, layer), (left, up + LINE))
+        draw.text((left, up), f"layer {layer}: {alive} of {total}", fill=_SOFT, font=font)
+        page.paste(survivors_at(small, depth, layer), (left, up + _LINE))
     return page
 
 
@@ -152,17 +152,13 @@ def write_survivors(
         )
         survivors = "<p>The token grid of this model is not known, so survivors cannot be drawn.</p>"
         if found.depth is not None:
-            survivors = _SURVIVORS % {
-                "image": data_uri(picture),
-                "last": found.layers - 1,
-                "depth": json.dumps(found.depth),
-            }
+            last, depth = found.layers - 1, json.dumps(found.depth)
+            survivors = _SURVIVORS % {"image": data_uri(picture), "last": last, "depth": depth}
         content = _PAGE % {
             "question": html.escape(found.question),
             "method": html.escape(found.method),
             "rows": cells,
             "survivors": survivors,
-            "width": 640,
         }
         files["page"] = str(write_text(target.with_suffix(".html"), content))
     return files

@@ -21,13 +21,14 @@ from PIL import Image
 
 from vispco.core.errors import InvalidInputError
 from vispco.data.files.pictures import load_image
-from vispco.evaluation.encoded import collate, pad_token
+from vispco.evaluation.encoded import Prompt, collate, pad_token
+from vispco.families import family_of
 from vispco.models.model_spec import ModelSpec
 from vispco.pruner.pruner_spec import BUDGET, PrunerSpec
 from vispco.serving.ask import PictureQuestion
-from vispco.serving.ask.prompt_inputs import read_chat_prompt
+from vispco.serving.ask.prompt_inputs import prompt_inputs
 
-MAX_NEW_TOKENS = 128  # of a task that gives none, as lmms-eval's own models have it
+_MAX_NEW_TOKENS = 128  # of a task that gives none, as lmms-eval's own models have it
 
 
 class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
@@ -63,7 +64,11 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
         self.batch_size = int(batch_size) if str(batch_size).isdigit() else 1
         self.pruner = _prune(self.model, pruner, method, budget, self.processor)
         self.processor = self.processor if self.pruner is None else self.pruner.prepare(self.processor)
-        self._join_other_processes()
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # accelerate launch, torchrun: lmms-eval shares requests by rank
+            from accelerate import Accelerator  # noqa: PLC0415
+
+            self.accelerator = Accelerator()
+            self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
     @classmethod
     def create_from_arg_string(cls, arg_string: str, additional_config: dict[str, Any] | None = None) -> Any:
@@ -96,11 +101,13 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
 
     def _answer(self, chunk: list[tuple[Any, ...]]) -> list[Any]:
         settings = dict(chunk[0][2])
+        visual = torch.tensor(family_of(self.model).visual_token_ids(self.model))
+        no_answer = torch.empty(0, dtype=torch.long)
         prompts, samples = [], []
         for number, (_, doc_to_messages, _, doc, task, split) in enumerate(chunk):
-            messages = ChatMessages(messages=doc_to_messages(self.task_dict[task][split][doc]))
-            turns, images = _chat(messages)
-            prompts.append(read_chat_prompt(self.model, self.processor, turns, images))
+            turns, images = _chat(ChatMessages(messages=doc_to_messages(self.task_dict[task][split][doc])))
+            tensors = prompt_inputs(self.processor, turns, images)
+            prompts.append(Prompt(tensors, no_answer, int(torch.isin(tensors["input_ids"], visual).sum())))
             samples.append(PictureQuestion((), "asked by lmms-eval", id=str(number)))
         batch = collate(self.model, self.processor, samples, prompts)
         with torch.no_grad():
@@ -123,14 +130,6 @@ class VispcoModel(lmms):  # type: ignore[misc]  # lmms-eval is untyped
         raise InvalidInputError(
             f"vispco answers one question at a time; {len(requests)} requests have rounds. Use base=."
         )
-
-    def _join_other_processes(self) -> None:
-        """Under `accelerate launch` or torchrun, lmms-eval shares the requests by rank."""
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            from accelerate import Accelerator  # noqa: PLC0415
-
-            self.accelerator = Accelerator()
-            self._rank, self._world_size = self.accelerator.process_index, self.accelerator.num_processes
 
 
 def _prune(model: Any, run: str | None, method: str | None, budget: float | None, processor: Any = None) -> Any:
@@ -170,7 +169,7 @@ def _chat(messages: ChatMessages) -> tuple[list[dict[str, Any]], list[Image.Imag
 def _generation(settings: dict[str, Any]) -> dict[str, Any]:
     temperature = float(settings.get("temperature") or 0.0)
     found: dict[str, Any] = {
-        "max_new_tokens": int(settings.get("max_new_tokens") or MAX_NEW_TOKENS),
+        "max_new_tokens": int(settings.get("max_new_tokens") or _MAX_NEW_TOKENS),
         "num_beams": int(settings.get("num_beams") or 1),
         "do_sample": temperature > 0.0,
     }

@@ -9,19 +9,20 @@ from typing import Any
 from vispco.core.errors import VispcoError, needs_extra
 from vispco.families import family_of
 from vispco.models.model_spec import ModelSpec
+from vispco.models.shipped import NAMES
 from vispco.pruner.presets import PRESETS
 from vispco.pruner.pruner_spec import PrunerSpec
 from vispco.serving.ask import rows
 from vispco.serving.play.session import PLAIN, Asked, PlaySession
 
-INTRODUCTION = """# Which visual tokens can {model} do without?
+_INTRODUCTION = """# Which visual tokens can {model} do without?
 
 Drop a picture, ask, and move the budget. The model answers with all of its visual tokens, and with what the budget
 leaves. {about}"""
-EMPTY = "*Drop a picture and press Ask: both answers, what they cost and the tokens that are left will stand here.*"
-TRIES = 8
-COLUMNS = ["", "unpruned", "pruned"]
-CSS = """
+_EMPTY = "*Drop a picture and press Ask: both answers, what they cost and the tokens that are left will stand here.*"
+_TRIES = 8
+_COLUMNS = ["", "unpruned", "pruned"]
+_CSS = """
 .gradio-container { max-width: 1180px !important; margin: auto; }
 :root, .dark, .gradio-container { --slider-color: #0a5a9c; --button-primary-background-fill: #0a5a9c;
 --button-primary-background-fill-hover: #08477b; --button-primary-border-color: #0a5a9c; }
@@ -65,7 +66,7 @@ def build_page(
         return ask(file, text, budget, method, layer, last)
 
     with gradio.Blocks(title=f"vispco: {name or 'play'}", analytics_enabled=False) as page:
-        gradio.Markdown(INTRODUCTION.format(model=name or "this model", about=about), elem_id="introduction")
+        gradio.Markdown(_INTRODUCTION.format(model=name or "this model", about=about), elem_id="introduction")
         last = gradio.State(None)
         with gradio.Row():
             with gradio.Column(min_width=300):
@@ -82,7 +83,7 @@ def build_page(
                 )  # fmt: skip
                 button = gradio.Button("Ask", variant="primary", elem_id="ask")
             with gradio.Column(min_width=300):
-                answers = gradio.Markdown(EMPTY, elem_id="answers", label="Answers")
+                answers = gradio.Markdown(_EMPTY, elem_id="answers", label="Answers")
                 layer = gradio.Slider(0, layers - 1, layers // 2, step=1, label="Layer", elem_id="layer")
                 caption = gradio.Markdown(elem_id="caption")
                 left = gradio.Image(
@@ -102,13 +103,8 @@ def build_page(
     return page
 
 
-def start(
-    page: Any, *, host: str = "127.0.0.1", port: int | None = None, browser: bool = False, wait: bool = True
-) -> str:
-    """Start the page, and give its address; `wait` returns only when it is stopped.
-
-    On a Space, `page.launch()` does the same with Gradio's defaults.
-    """
+def start(page: Any, *, host: str = "127.0.0.1", port: int | None = None, browser: bool = False) -> str:
+    """Start the page, and give its address. On a Space, `page.launch()` does the same with Gradio's defaults."""
     _, url, _ = page.launch(
         server_name=host,
         server_port=port,
@@ -117,12 +113,10 @@ def start(
         share=False,
         quiet=True,
         max_file_size="20mb",
-        css=CSS,
+        css=_CSS,
         footer_links=[],
         ssr_mode=False,
     )
-    if wait:
-        page.block_thread()
     return str(url)
 
 
@@ -134,7 +128,7 @@ def load_gradio() -> Any:
 
 
 def _table(found: list[list[str]]) -> str:
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *([_plain(cell) for cell in row] for row in found)]
+    lines = [_COLUMNS, ["---"] * len(_COLUMNS), *([_plain(cell) for cell in row] for row in found)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -146,14 +140,13 @@ def _plain(text: str) -> str:
 
 def _first_question(session: PlaySession, model: str | None) -> tuple[str | None, str]:
     """Something to begin with: for models that were trained on drawn pictures, one that they answer rightly."""
-    from vispco import models as zoo  # noqa: PLC0415
     from vispco.data import dataset  # noqa: PLC0415
 
-    if model not in zoo.names():
+    if model not in NAMES:
         return None, "What is in this picture?"
     path = Path(tempfile.mkdtemp(prefix="vispco-play-")) / "picture.png"
     large = sorted(dataset("test", "all", limit=4), key=lambda each: -each.area)
-    for sample in large[:TRIES]:
+    for sample in large[:_TRIES]:
         sample.images[0].save(path)
         asked = session.ask(path, sample.question, 1.0, PLAIN, None)
         if sample.score(asked.comparison.unpruned.answer) == 1.0:

@@ -15,7 +15,7 @@ from vispco.serving.ask.comparison import AnswerComparison
 from vispco.serving.ask.survivor_sheet import survivors_at
 
 PLAIN = "fastv, one step"
-SHOWN_SIDE = 640  # pixels of the survivors' picture
+_SHOWN_SIDE = 640  # pixels of the survivors' picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class PlaySession:
                 unpruned=last.comparison.unpruned if same and last is not None else None,
             )
         picture = as_seen(sample.images[0], self.processor)
-        scale = SHOWN_SIDE / max(picture.size)
+        scale = _SHOWN_SIDE / max(picture.size)
         sides = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
         return Asked(str(file), question, picture.resize(sides), found)
 

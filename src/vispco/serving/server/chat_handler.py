@@ -6,8 +6,8 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -34,9 +34,9 @@ from vispco.serving.server.request_error import RequestError
 from vispco.serving.server.request_settings import check_settings
 from vispco.serving.server.stop_strings import read_stops
 
-PREPARED = 4  # requests whose pictures are decoded before the model is free for them; the others wait as they came
-PRUNERS_HELD = 32
-REQUESTS_HELD = 1024
+_PREPARED = 4  # requests whose pictures are decoded before the model is free for them; the others wait as they came
+_PRUNERS_HELD = 32
+_REQUESTS_HELD = 1024
 
 
 class _PrunedParams(TransformersCompletionCreateParamsStreaming, total=False):  # type: ignore[call-arg, misc]
@@ -93,10 +93,9 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
         super().__init__(model_manager, generation_state)
         self.rules, self.metrics = rules, metrics
         self._reading = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pictures")
-        self._prepared = asyncio.Semaphore(PREPARED)
+        self._prepared = asyncio.Semaphore(_PREPARED)
         self._running: dict[str, PrunedGeneration] = {}
-        self._pruner: Callable[[float | str], Pruner] = lru_cache(PRUNERS_HELD)(self._new_pruner)
-        self._usual: Pruner | None = None  # of requests that give no budget; its controller, if any, knows all of them
+        self._pruner: Callable[[float | str], Pruner] = lru_cache(_PRUNERS_HELD)(self._new_pruner)
 
     async def handle_request(self, body: dict[str, Any], request_id: str) -> Any:
         del request_id  # a client may send the same one twice
@@ -117,7 +116,10 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
             generation = (model, processor.tokenizer, self._pruner, budget, CLIENT_GONE.get(), place.leave, stops)
             running = PrunedGeneration(*generation)
             running.template_fits = _template_fits(processor, model, inputs["input_ids"])
-            request = self._register(running)
+            request = f"chatcmpl-{uuid.uuid4().hex}"
+            self._running[request] = running  # until its usage is told
+            while len(self._running) > _REQUESTS_HELD:  # of clients that never read so far, the oldest is forgotten
+                self._running.pop(next(iter(self._running)))
             manager = self.generation_state.get_manager(model_id)
             given = (request, running, processor, body["model"], inputs, config)
             if body.get("stream"):
@@ -132,25 +134,15 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(answer)
 
-    def _register(self, running: PrunedGeneration) -> str:
-        """Remember a request until its usage is told. One whose client never reads so far is forgotten in the end."""
-        request = f"chatcmpl-{uuid.uuid4().hex}"
-        self._running[request] = running
-        while len(self._running) > REQUESTS_HELD:
-            self._running.pop(next(iter(self._running)))
-        return request
+    @cached_property
+    def usual_pruner(self) -> Pruner:
+        """The pruner of requests that give no budget; its controller, if any, knows all of them."""
+        return self.rules.spec.resolve(self._resolve_model({})[1])
 
     def _new_pruner(self, budget: float | str) -> Pruner:
         if budget == self.rules.spec.budget:
             return self.usual_pruner
         return self.rules.spec.at(budget).resolve(self._resolve_model({})[1])
-
-    @property
-    def usual_pruner(self) -> Pruner:
-        """The pruner of requests that give no budget."""
-        if self._usual is None:
-            self._usual = self.rules.spec.resolve(self._resolve_model({})[1])
-        return self._usual
 
     def _budget(self, given: Any) -> float | str:
         if given is None:
@@ -221,7 +213,7 @@ class PrunedChatHandler(ChatCompletionHandler):  # type: ignore[misc]  # transfo
         self.metrics.measured(running.usage, usage.prompt_tokens, usage.completion_tokens)
         if running.written.found or running.shown.found:
             more["finish_reason"] = "stop"
-        return {**more, "usage": usage.model_copy(update={"pruning": running.usage.to_dict()})}
+        return {**more, "usage": usage.model_copy(update={"pruning": asdict(running.usage)})}
 
 
 def _check_length(tokens: int, longest: int) -> None:

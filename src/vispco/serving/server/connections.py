@@ -13,7 +13,7 @@ from vispco.core.errors import InvalidInputError
 from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.request_error import error_bytes
 
-PHRASES = {408: "Request Timeout", 503: "Service Unavailable"}
+_PHRASES = {408: "Request Timeout", 503: "Service Unavailable"}
 
 
 class _LimitedConnection(H11Protocol):  # type: ignore[misc]  # uvicorn is untyped here
@@ -89,20 +89,16 @@ class _LimitedConnection(H11Protocol):  # type: ignore[misc]  # uvicorn is untyp
         self._stop_timers()
         self.connections.discard(self)
         body = error_bytes(sentence, status)
-        head = f"HTTP/1.1 {status} {PHRASES[status]}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\ncontent-type: application/json\r\nconnection: close\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         self.transport.close()
 
 
-def run_server(
-    app: Callable[..., Any], listening: socket.socket, limits: ServerLimits, log_level: str = "warning"
-) -> None:
-    """Serve until a signal comes, and then for the seconds of grace that running answers have."""
-    _build_server(app, limits, log_level).run(sockets=[listening])
+def build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str) -> uvicorn.Server:
+    """A server whose connections keep to the limits. There are no WebSockets, which would escape them.
 
-
-def _build_server(app: Callable[..., Any], limits: ServerLimits, log_level: str = "warning") -> uvicorn.Server:
-    """A server of uvicorn whose connections keep to the limits. There are no WebSockets, which would escape them."""
+    `run(sockets=[...])` serves until a signal comes, and then for the seconds of grace that running answers have.
+    """
     config = uvicorn.Config(
         app,
         http=partial(_LimitedConnection, limits),

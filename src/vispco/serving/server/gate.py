@@ -23,11 +23,11 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 CLIENT_GONE: ContextVar[threading.Event] = ContextVar("CLIENT_GONE")
 """Set when the client of the request in this context has closed its connection, or the server stops."""
 
-OPEN_PATHS = ("/health",)
+_OPEN_PATHS = ("/health",)
 LINGER_SECONDS = 2.0  # time to discard what a refused client still sends: cut off at once, it might not read the answer
-BODIES_HELD = 16  # all requests together hold at most this many of the largest body
-CLIENT_CLOSED = 499  # the status under which a request is counted whose client did not wait for the answer
-NO_KEY = "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client)."
+_BODIES_HELD = 16  # all requests together hold at most this many of the largest body
+_CLIENT_CLOSED = 499  # the status under which a request is counted whose client did not wait for the answer
+_NO_KEY = "The key is missing or wrong. Send it as `Authorization: Bearer KEY` (api_key of the client)."
 
 
 class Gate:
@@ -47,8 +47,7 @@ class Gate:
         headers = {name.lower(): value for name, value in scope["headers"]}
         body = bytearray()
         try:
-            if scope["path"] not in OPEN_PATHS:
-                self._check_key(headers)
+            if scope["path"] not in _OPEN_PATHS:
                 await self._read(headers, exchange, body)
             await self._pass_on(scope, body, exchange)
         except RequestError as error:
@@ -58,7 +57,7 @@ class Gate:
             pass
         finally:
             self._release(body)
-            exchange.end(CLIENT_CLOSED)
+            exchange.end(_CLIENT_CLOSED)
 
     async def _lifespan(self, receive: Receive) -> Message:
         """The server's own events. When it stops, answers that were cancelled are given time to reach their next token."""
@@ -68,13 +67,11 @@ class Gate:
                 await asyncio.sleep(0.02)
         return message
 
-    def _check_key(self, headers: dict[bytes, bytes]) -> None:
-        given = headers.get(b"authorization", b"")
-        if self.key is not None and not hmac.compare_digest(given, f"Bearer {self.key}".encode()):
-            raise RequestError(NO_KEY, status=401)
-
     async def _read(self, headers: dict[bytes, bytes], exchange: _Exchange, body: bytearray) -> None:
-        """Fill `body`, which is counted among what all requests hold."""
+        """Check the key, and fill `body`, which is counted among what all requests hold."""
+        key = headers.get(b"authorization", b"")
+        if self.key is not None and not hmac.compare_digest(key, f"Bearer {self.key}".encode()):
+            raise RequestError(_NO_KEY, status=401)
         announced = headers.get(b"content-length", b"0")
         self._check_size(int(announced) if announced.isdigit() else 0)
         try:
@@ -102,7 +99,7 @@ class Gate:
                 "with a larger --max-body.",
                 status=413,
             )
-        if self._held > BODIES_HELD * most:
+        if self._held > _BODIES_HELD * most:
             raise RequestError("The server holds as many bytes of requests as it may. Try again later.", status=503)
 
     def _release(self, body: bytearray) -> None:
@@ -166,7 +163,7 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
-            self.end(self.status or CLIENT_CLOSED)
+            self.end(self.status or _CLIENT_CLOSED)
         await self._send(message)
 
     def end(self, status: int) -> None:

@@ -14,10 +14,10 @@ from vispco.serving.server.limits import ServerLimits
 from vispco.serving.server.remote_pictures import FetchError, RemoteRules, fetch_picture
 from vispco.serving.server.request_error import RequestError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-ROLES = ("system", "developer", "user", "assistant")
-CHARACTERS_PER_TOKEN = 16  # above the mean of any text: longer requests are refused without being tokenized
+_ROLES = ("system", "developer", "user", "assistant")
+_CHARACTERS_PER_TOKEN = 16  # above the mean of any text: longer requests are refused without being tokenized
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,15 @@ class Picture:
     source: str | bytes
 
     def encoded(self) -> bytes:
-        return self.source if isinstance(self.source, bytes) else _from_base64(self.source, self.place)
+        if isinstance(self.source, bytes):
+            return self.source
+        head, comma, body = self.source.partition(",")
+        if not comma or not head.endswith(";base64"):
+            raise RequestError(f"{self.place} must have the form data:image/png;base64,...", param=self.place)
+        try:
+            return base64.b64decode(body, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise RequestError(f"The base64 text in {self.place} is damaged: {error}.", param=self.place) from error
 
 
 @dataclass(frozen=True)
@@ -47,8 +55,8 @@ def read_chat(messages: Any, limits: ServerLimits, remote: RemoteRules) -> Chat:
     pictures: list[Picture] = []
     for number, message in enumerate(messages):
         where = f"messages[{number}]"
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise RequestError(f"{where} must be an object whose role is one of {', '.join(ROLES)}.", param=where)
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise RequestError(f"{where} must be an object whose role is one of {', '.join(_ROLES)}.", param=where)
         role = "system" if message["role"] == "developer" else message["role"]
         parts = _parts(message.get("content"), where, remote, pictures)
         turns.append({"role": role, "content": parts})
@@ -61,7 +69,7 @@ def read_chat(messages: Any, limits: ServerLimits, remote: RemoteRules) -> Chat:
             param="messages",
         )
     length = sum(len(part.get("text", "")) for turn in turns for part in turn["content"])
-    longest = CHARACTERS_PER_TOKEN * limits.max_prompt_tokens
+    longest = _CHARACTERS_PER_TOKEN * limits.max_prompt_tokens
     if length > longest:
         raise RequestError(
             f"The request has {length:,} characters of text; this server takes {longest:,} at most. Shorten it, or start "
@@ -165,17 +173,7 @@ def _source(address: Any, place: str, remote: RemoteRules) -> str:
     return address
 
 
-def _from_base64(address: str, place: str) -> bytes:
-    head, comma, body = address.partition(",")
-    if not comma or not head.endswith(";base64"):
-        raise RequestError(f"{place} must have the form data:image/png;base64,...", param=place)
-    try:
-        return base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise RequestError(f"The base64 text in {place} is damaged: {error}.", param=place) from error
-
-
-def _readable(read: Callable[[bytes], T], data: bytes, place: str) -> T:
+def _readable(read: Callable[[bytes], _T], data: bytes, place: str) -> _T:
     try:
         return read(data)
     except BrokenImageError as error:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from vispco.pruner.mean_budget import MeanController
     from vispco.serving.server.pruned_generation import PruningUsage
 
-SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-HELP = {
+_HELP = {
     "requests_total": "Requests by HTTP status, each once, when it ends; 499: the client went away before the end.",
     "failures_total": "Answers that failed inside the server; a stream that fails has the status 200 of its beginning.",
     "prompt_tokens_total": "Tokens of prompts, visual ones included.",
@@ -24,7 +24,7 @@ HELP = {
     "flops_total": "FLOPs of the language model for prompts (exact).",
     "flops_unpruned_total": "What they would have been without pruning.",
 }
-GAUGES = {
+_GAUGES = {
     "budget_mean_target": "The mean of a mean budget, a fraction of the unpruned FLOPs.",
     "budget_mean_running": "What the last 256 prompts with pictures spent, at the server's own budget.",
     "budget_debt": "What prompts have spent above the mean so far, in means, as the controller keeps it.",
@@ -73,28 +73,28 @@ class ServerMetrics:
             self._counts["flops_unpruned_total"] += usage.flops / usage.flops_fraction  # type: ignore[assignment]
             self._seconds += seconds
             self._answers += 1
-            for bound in SECONDS:
+            for bound in _SECONDS:
                 self._buckets[bound] += seconds <= bound
 
     def text(self, gauges: Mapping[str, float] | None = None) -> str:
-        """The page that Prometheus fetches. gauges: more of them, by names of `GAUGES`."""
+        """The page that Prometheus fetches. gauges: more of them, by names of `_GAUGES`."""
         with self._lock:
-            samples = {name: [f" {self._counts[name]:.17g}"] for name in HELP}
+            samples = {name: [f" {self._counts[name]:.17g}"] for name in _HELP}
             samples["requests_total"] = [
                 f'{{status="{key}"}} {number}' for key, number in sorted(self._statuses.items())
             ]
             shown = {**(gauges or {}), "requests_waiting": self.waiting}
             samples |= {name: [f" {value:.9g}"] for name, value in shown.items()}
             samples["request_seconds"] = [
-                *(f'_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in SECONDS),
+                *(f'_bucket{{le="{bound:g}"}} {self._buckets[bound]}' for bound in _SECONDS),
                 f'_bucket{{le="+Inf"}} {self._answers}',
                 f"_sum {self._seconds:.9g}",
                 f"_count {self._answers}",
             ]
         lines: list[str] = []
         for name, rows in samples.items():
-            kind = "counter" if name in HELP else "gauge" if name in GAUGES else "histogram"
-            description = {**HELP, **GAUGES}.get(name, "Seconds from a request to its last token.")
+            kind = "counter" if name in _HELP else "gauge" if name in _GAUGES else "histogram"
+            description = {**_HELP, **_GAUGES}.get(name, "Seconds from a request to its last token.")
             lines += [f"# HELP vispco_{name} {description}", f"# TYPE vispco_{name} {kind}"]
             lines += [f"vispco_{name}{row}" for row in rows]
         return "\n".join(lines) + "\n"

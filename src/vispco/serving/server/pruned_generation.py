@@ -7,7 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,9 +40,6 @@ class PruningUsage:
     first_token_ms: float
     milliseconds: float
     waiting_ms: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class PrunedGeneration:

@@ -14,20 +14,20 @@ class RequestError(VispcoError):
         self.status, self.param = status, param
 
 
-KINDS = {
+_KINDS = {
     401: "authentication_error",
     408: "timeout_error",
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-MAX_MESSAGE = 2000
+_MAX_MESSAGE = 2000
 
 
 def error_body(message: str, status: int, param: str | None = None) -> dict[str, Any]:
     """The JSON object of an error. What a request gave may stand in the message: lone surrogates, or a whole book."""
-    message = message[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
-    kind = KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    message = message[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
+    kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     return {"error": {"message": message, "type": kind, "param": param, "code": None}}
 
 

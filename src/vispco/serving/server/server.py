@@ -21,7 +21,7 @@ from vispco.serving.server.gate import Gate
 from vispco.serving.server.metrics import CONTENT_TYPE, ServerMetrics, controller_gauges
 from vispco.serving.server.request_error import RequestError, error_body
 
-ROUTES = ("/v1/chat/completions", "/v1/models", "/health", "/metrics")
+_ROUTES = ("/v1/chat/completions", "/v1/models", "/health", "/metrics")
 
 _log = logging.getLogger("vispco.serving")
 
@@ -68,7 +68,7 @@ def build_app(spec: ModelSpec, rules: ServingRules, *, key: str | None = None) -
         return PlainTextResponse(metrics.text(gauges), media_type=CONTENT_TYPE)
 
     app.add_api_route("/metrics", tell_metrics, methods=["GET"], response_model=None)
-    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in ROUTES]
+    app.router.routes[:] = [route for route in app.router.routes if getattr(route, "path", None) in _ROUTES]
     for kind in (VispcoError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _answer_error)
     return Gate(app, metrics, rules.limits, key)

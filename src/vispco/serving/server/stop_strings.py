@@ -9,18 +9,18 @@ from transformers import StoppingCriteria
 from vispco.serving.server.messages import check_text
 from vispco.serving.server.request_error import RequestError
 
-MAX_STOPS = 16
-MAX_LENGTH = 256
+_MAX_STOPS = 16
+_MAX_LENGTH = 256
 
 
 def read_stops(given: Any) -> tuple[str, ...]:
     """`stop` of a request."""
     stops = [given] if isinstance(given, str) else [] if given is None else given
-    fits = isinstance(stops, list) and len(stops) <= MAX_STOPS
-    if not fits or not all(isinstance(stop, str) and 1 <= len(stop) <= MAX_LENGTH for stop in stops):
+    fits = isinstance(stops, list) and len(stops) <= _MAX_STOPS
+    if not fits or not all(isinstance(stop, str) and 1 <= len(stop) <= _MAX_LENGTH for stop in stops):
         raise RequestError(
-            f"stop={str(given)[:100]} was given. Give a string of 1 to {MAX_LENGTH} characters, or a list of up to "
-            f"{MAX_STOPS} such strings.",
+            f"stop={str(given)[:100]} was given. Give a string of 1 to {_MAX_LENGTH} characters, or a list of up to "
+            f"{_MAX_STOPS} such strings.",
             param="stop",
         )
     return tuple(check_text(stop, "stop") for stop in stops)
