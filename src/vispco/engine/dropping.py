@@ -1,5 +1,6 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,12 +12,12 @@ from vispco.core.indexing import take, take_tokens, token_axis
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.gather import Places, Stage, next_stage, restore
 from vispco.engine.kept import cut_shared
-from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
+from vispco.engine.passes import Arguments, Prefill, PruningPass
 from vispco.scorers.base import Selection
 
 
 @dataclass(frozen=True, eq=False)
-class ContinuationPass(Pass):
+class ContinuationPass:
     """A pass that prunes nothing, on a cache that an earlier pass may have pruned: a decoding step, or text alone."""
 
     cutter: ArgumentCutter
@@ -35,7 +36,7 @@ class DropPass(PruningPass):
             prefill.layers,
             layout.batch_size,
             layout.length,
-            self.past,
+            prefill.past,
             layout.device,
             flat_masks,
             prefill.embeddings.dtype,
@@ -47,7 +48,7 @@ class DropPass(PruningPass):
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
         self.untouched = 0  # number of leading layers for which `enter_layer` has nothing to do
         if not (
-            self.past
+            prefill.past
             or layout.gone is not None
             or prefill.record
             or prefill.injections is not None
@@ -56,20 +57,32 @@ class DropPass(PruningPass):
             self.untouched = self.choices.untouched
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
-        if self.prefill.injections is not None:
-            hidden = self.prefill.injections.add(layer, hidden, self.cutter.stage)
+        if self.prefill.injections is not None and layer in self.prefill.injections[1]:
+            hidden = self._inject(layer, hidden, *self.prefill.injections)
         hidden, arguments = super().enter_layer(layer, hidden, arguments)
         if self._left is not None:
             cut_shared(arguments.get("shared_kv_states"), self._left)
             self._left = None
         return hidden, self.cutter.cut(layer, arguments)
 
+    def _inject(self, layer: int, hidden: Tensor, visual: Tensor, features: Mapping[int, Tensor]) -> Tensor:
+        """Add what the model adds to visual tokens at the entry of a layer (DeepStack), to those that are left.
+
+        The model does it by a mask over the whole prompt, which fails once tokens are gone. hidden: [B, M, D]; visual: bool
+        [B, N], features[layer]: [T, D], one row for each of them in order. The device is not asked how many there are.
+        """
+        rows, stage = features[layer].to(hidden.device, hidden.dtype), self.cutter.stage
+        mask = visual.to(hidden.device)
+        place = mask.flatten().cumsum(0).sub(1).clamp(min=0).view_as(mask)
+        added = torch.where(mask[..., None], rows[place], rows.new_zeros(()))
+        return hidden + (added if stage is None else take(added, stage.positions.to(added.device)))
+
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:
         """The tokens that the next layer keeps, where the others leave mid-layer."""
         hidden = super().enter_ffn(layer, hidden)
         return hidden if self.upcoming is None else take(hidden, self.upcoming[1].to(hidden.device))
 
-    def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
+    def leave_ffn(self, hidden: Tensor) -> Tensor:
         if self.upcoming is None:
             return hidden
         width = self.layout.length if self.cutter.stage is None else self.cutter.stage.length

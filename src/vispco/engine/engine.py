@@ -7,6 +7,7 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -26,18 +27,17 @@ from vispco.engine.attention import (
     check_flash_window,
     implementation_of,
 )
-from vispco.engine.cache import check_cache, has_tracked
+from vispco.engine.cache import PrunedLayer, check_cache
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.compensation import Compensation, check_compensation_served
 from vispco.engine.dropping import ContinuationPass, DropPass
 from vispco.engine.forward import ANSWERS, VISUAL, read_positions
 from vispco.engine.hooks import Hook, engine_on
-from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
 from vispco.engine.model_checks import check_model
-from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
+from vispco.engine.passes import Arguments, Prefill, PruningPass
 from vispco.engine.plan import Choices, Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
@@ -94,8 +94,7 @@ class Engine:
                 check_compensation_served(self.model, self.map, flat_masks=self._flash)
             if self.chain.taps_attention or masks:
                 dense_for = (self.text, self.base) if masks and flash else ()
-                wants = self._wants_attention
-                self._tap = AttentionTap(self.map.attentions, self._attend, wants=wants, dense_for=dense_for)
+                self._tap = AttentionTap(self.map.attentions, self._attend, dense_for)
                 self._tap.install()
             hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(self.base, self._on_base), (self.text, self._on_text)]
             if self.model is not self.base:
@@ -144,30 +143,23 @@ class Engine:
     def _hook_ffn(self, index: int, ffn: nn.Module) -> None:
         def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
             current = self.state.current
-            return None if current is None else (current.enter_ffn(index, args[0]), *args[1:])
+            return (current.enter_ffn(index, args[0]), *args[1:]) if isinstance(current, PruningPass) else None
 
         def leave_ffn(_: nn.Module, __: Any, output: Tensor) -> Any:
             current = self.state.current
-            return None if current is None else current.leave_ffn(index, output)
+            return current.leave_ffn(output) if isinstance(current, PruningPass) else None
 
         self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
         self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
-
-    def _wants_attention(self, index: int) -> bool:
-        """Whether `_attend` would do more than run the call of a layer."""
-        state = self.state
-        if state.probing or self.options.mode == "mask":
-            return True
-        return state.current is not None and state.current.wants_attention(index)
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:
             raise ProbedCall(call)
         current, check = self.state.current, self.state.check
-        if current is None:
+        if not isinstance(current, PruningPass):
             return call.run()
         attended = current.attend(index, call)
-        if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
+        if check is not None and (self.options.mode == "mask" or current.choices.read[index]):
             masked = isinstance(current, MaskPass) and current.mask is not None
             with torch.no_grad():  # a pass that is run again must leave the same graph, though it is checked once
                 check.see(index, call, call.run() if masked else attended)
@@ -199,8 +191,9 @@ class Engine:
 
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
-        state.layout = state.expected = state.current = state.check = None
+        state.layout = state.current = state.check = None
         state.written = state.untouched = 0
+        state.entered = False
         check_not_checkpointing(self.layers)
         inputs = kwargs
         if args:
@@ -231,22 +224,23 @@ class Engine:
             if pixels != 1.0:
                 self.family.check_pixels(self.model, state.layout)
         else:
-            state.expected = self.family.check_without_pictures(self.model, inputs)
+            self.family.check_without_pictures(self.model, inputs)
+        state.entered = True
         for tap in (self._vision, self._tower):
             if tap is not None:
                 tap.begin(inputs)
 
     def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
-        if state.layout is None and state.expected is None:
+        if not state.entered:
             raise PrunerStateError("The language model was called by itself; call the whole model while it is pruned.")
         cache = kwargs.get("past_key_values")
         state.past = 0 if cache is None else int(cache.get_seq_length())
-        state.tracked, state.injected = has_tracked(cache), None
+        state.tracked = cache is not None and any(isinstance(layer, PrunedLayer) for layer in cache.layers)
+        state.injected = None
         if self.options.mode == "drop" and state.layout is not None and state.layout.has_visual:
-            found = self.family.injections(kwargs)
-            if found is not None:
-                state.injected = Injections(*found)
+            state.injected = self.family.injections(kwargs)
+            if state.injected is not None:
                 kwargs = {**kwargs, **dict.fromkeys(self.family.injection_inputs)}
         embeddings = kwargs.get("inputs_embeds")
         if embeddings is None and args and args[0] is not None and args[0].is_floating_point():
@@ -259,18 +253,22 @@ class Engine:
         """Start a pass with what enters the language model: [B, N, D]."""
         state = self.state
         layout, past, injected = state.layout, state.past, state.injected
-        state.layout = state.expected = state.injected = None
+        state.layout = state.injected = None
+        state.entered = False
         if layout is None or not layout.has_visual:
-            batch, length = embeddings.shape[:2]
-            sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
-            masks = self.options.mode == "mask"
-            state.current = Pass() if masks else ContinuationPass(ArgumentCutter(self.map, *sizes))
+            if self.options.mode == "drop":
+                batch, length = embeddings.shape[:2]
+                sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
+                state.current = ContinuationPass(ArgumentCutter(self.map, *sizes))
             return
         self._checkpointed.note()
         if self._tower is not None:
             layout = self._tower.entering(layout)
             state.tower = (layout.passed, layout.spent)
-        plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
+        plan = self.planner(layout, embeddings)
+        read = layout.num_read
+        if any(read) and any(row[-1] < number for row, number in zip(plan.rows, read, strict=True)):
+            plan = replace(plan, counts=torch.maximum(plan.counts, torch.tensor(read)[:, None]))
         known = self._plans.get(plan)
         if known is None or known[0] != layout.num_visual:  # a plan of pictures of the same sizes is checked once
             check_plan(plan, layout, self.map, self.chain)
@@ -284,8 +282,19 @@ class Engine:
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
         prefill = Prefill(
-            *(layout, plan, self.chain, known[1], self.map, embeddings, past, vision),
-            *(self.options.record, injected, self._probe, state.written, compensation),
+            layout,
+            plan,
+            self.chain,
+            known[1],
+            self.map,
+            embeddings,
+            past,
+            vision,
+            record=self.options.record,
+            injections=injected,
+            probe=self._probe,
+            written=state.written,
+            compensation=compensation,
         )
         state.plan, state.sizes = plan, layout.prompt_sizes
         state.check = row_check(self.text)
@@ -300,7 +309,7 @@ class Engine:
         if index < state.untouched:
             return None
         if state.current is None:
-            if index or (state.layout is None and state.expected is None):
+            if index or not state.entered:
                 return None
             self._begin(args[0] if args else kwargs["hidden_states"])
             if index < state.untouched:
@@ -322,13 +331,12 @@ class Engine:
         state = self.state
         current, state.current = state.current, None
         state.untouched = 0
-        if current is None:
+        if not isinstance(current, PruningPass):
             return None
         if state.check is not None:
             check, state.check = state.check, None
             check.settle()
-        if isinstance(current, PruningPass):
-            state.counts, state.trace = current.outcome()
+        state.counts, state.trace = current.outcome()
         if isinstance(output, tuple):
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)

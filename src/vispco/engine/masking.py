@@ -28,8 +28,8 @@ class MaskPass(PruningPass):
 
     def attend(self, layer: int, call: AttentionCall) -> Attended:
         call = self.compensated(call)
-        if self.wants_attention(layer):
-            self.listen(layer, call)
+        if self.choices.read[layer]:
+            self.listen(call)
         if self.mask is None:
             return call.run()
         gone = self.layout.gone

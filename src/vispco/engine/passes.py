@@ -1,8 +1,8 @@
 """One forward pass under a pruner: which tokens are left at which layer.
 
 A pass lives from the entry of the language model to its end. The hooks of `engine.py` call it; it never looks at a model,
-only at the tensors that it is handed. `Pass` does nothing at all; `PruningPass` decides which tokens stay. What becomes of
-the others is said in `dropping.py` and `masking.py`.
+only at the tensors that it is handed. `PruningPass` decides which tokens stay. What becomes of the others is said in
+`dropping.py` and `masking.py`.
 """
 
 from abc import abstractmethod
@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
-from vispco.core.indexing import take, token_index
+from vispco.core.indexing import take
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.compensation import Compensation
 from vispco.engine.gather import Places, merge, spread
-from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import Choices, TokenPlan
 from vispco.engine.reading import AttentionReader
@@ -33,61 +32,12 @@ Probe = Callable[[int, Tensor, Arguments], AttentionCall]
 """(layer, hidden [B, M, D], its keyword arguments) -> the attention call that the layer would make."""
 
 
-class Pass:
-    """A forward pass of the language model under an engine, as its hooks see it. This one changes nothing."""
-
-    first_choice: int | None = None
-    """The first layer before which tokens may leave; None if none ever do."""
-
-    def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:  # noqa: ARG002
-        """The inputs of a layer: hidden [B, M, D] and its keyword arguments."""
-        return hidden, arguments
-
-    def wants_attention(self, layer: int) -> bool:  # noqa: ARG002
-        """Whether the attention call of a layer is needed to choose what enters the next one."""
-        return False
-
-    def leaves_mid(self, layer: int) -> bool:  # noqa: ARG002
-        """Whether tokens leave between the attention and the feed-forward network of a layer."""
-        return False
-
-    def listen(self, layer: int, call: AttentionCall) -> None:
-        """See an attention call."""
-
-    def attend(self, layer: int, call: AttentionCall) -> Attended:
-        """Run an attention call."""
-        if self.wants_attention(layer):
-            self.listen(layer, call)
-        return call.run()
-
-    def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """The input of a feed-forward network."""
-        return hidden
-
-    def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """The output of a feed-forward network."""
-        return hidden
-
-    def leave(self, hidden: Tensor) -> Tensor:
-        """The output of the language model: hidden [B, M, D] -> [B, N, D]."""
-        return hidden
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A layer that is about to be entered: hidden [B, M, D] and its keyword arguments, before the choice takes effect."""
-
-    layer: int
-    hidden: Tensor
-    arguments: Arguments
-
-
 @dataclass(frozen=True, eq=False)
 class Prefill:
     """Inputs of a pruning pass.
 
     choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
-    past: tokens that the cache has seen before.
+    past: tokens that the cache has seen before. injections: features that layers add to visual tokens, see `Family.injections`.
     record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
     written: how many of the last tokens a generation has written itself.
     compensation: None for none.
@@ -102,19 +52,18 @@ class Prefill:
     past: int = 0
     vision: VisionRecord | None = None
     record: bool = False
-    injections: Injections | None = None
+    injections: tuple[Tensor, dict[int, Tensor]] | None = None
     probe: Probe | None = None
     written: int = 0
     compensation: Compensation | None = None
 
 
-class PruningPass(Pass):
+class PruningPass:
     """A pass that prunes: the decisions that dropping and masking share."""
 
     def __init__(self, prefill: Prefill) -> None:
         layout = prefill.layout
         self.prefill, self.layout, self.plan, self.chain = prefill, layout, prefill.plan, prefill.chain
-        self.past = prefill.past
         self.live = layout.is_visual_slot
         self.choices = prefill.choices
         self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
@@ -125,14 +74,13 @@ class PruningPass(Pass):
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
         self.call_places = self.places
         self.call_live = self.live
-        self.entry: _Entry | None = None  # the layer that is about to be entered
+        self.entry: tuple[int, Tensor, Arguments] | None = None  # the layer that is about to be entered, and its inputs
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
         self.trace: list[Tensor] | None = [] if prefill.record else None
         self._counts: Tensor | None = None
         self._columns: Tensor | None = None
-        self.first_choice = self.choices.first
 
     @property
     def counts(self) -> Tensor:
@@ -146,21 +94,27 @@ class PruningPass(Pass):
         unchanged = self.rows is self.plan.rows
         return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
-    def wants_attention(self, layer: int) -> bool:
-        return self.choices.read[layer]
-
     def leaves_mid(self, layer: int) -> bool:
+        """Whether tokens leave between the attention and the feed-forward network of a layer."""
         return self.chain.site_at(layer + 1) == "mid" and self.choices.made[layer + 1]
 
-    def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
+    def listen(self, call: AttentionCall) -> None:
+        """Remember an attention call, by which the next choice is made."""
         self.call, self.call_places, self.call_live = call, self.places, self.live
 
+    def attend(self, layer: int, call: AttentionCall) -> Attended:
+        """Run the attention call of a layer."""
+        if self.choices.read[layer]:
+            self.listen(call)
+        return call.run()
+
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
+        """The inputs of a layer: hidden [B, M, D] and its keyword arguments."""
         if layer == 0 and self.layout.gone is not None and not self.choices.falls[0]:
             self._apply(0, Selection(self.live))  # what left inside the vision tower enters no layer
             self.decided = 0
         if self.choices.made[layer] and self.decided < layer:
-            self.entry = _Entry(layer, hidden, arguments)
+            self.entry = (layer, hidden, arguments)
             self.decide(layer, hidden)
             self.entry = None
         if self.decided == layer:
@@ -172,8 +126,17 @@ class PruningPass(Pass):
         return hidden, arguments
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:
+        """The input of a feed-forward network."""
         if self.leaves_mid(layer):
             self.decide(layer + 1, hidden)
+        return hidden
+
+    def leave_ffn(self, hidden: Tensor) -> Tensor:
+        """The output of a feed-forward network."""
+        return hidden
+
+    def leave(self, hidden: Tensor) -> Tensor:
+        """The output of the language model: hidden [B, M, D] -> [B, N, D]."""
         return hidden
 
     def decide(self, layer: int, hidden: Tensor) -> None:
@@ -196,10 +159,9 @@ class PruningPass(Pass):
             self._note_counts(layer, selection.keep)
         if self.choices.falls[layer] or selection.merge is not None or selection.mask is not None:
             self._apply(layer, selection)  # else the pass stays as it is, to the bit
-        self.live, self.decided, self.previous = selection.keep, layer, None
+        self.live, self.merge, self.decided, self.previous = selection.keep, selection.merge, layer, None
         if layer in self.prefill.layers.attentions:
             self.call = None  # else the layer behind this one may be chosen by the same attention
-        self.merge = selection.merge
         self.most_live = max(row[layer] for row in self.rows)
 
     @abstractmethod
@@ -278,12 +240,6 @@ class PruningPass(Pass):
     def arguments_now(self, layer: int, arguments: Arguments) -> Arguments:  # noqa: ARG002
         """The arguments of a layer for the tokens that are there before the choice takes effect."""
         return arguments
-
-    def live_slots(self) -> Tensor:
-        """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
-        width = self.live.shape[1]
-        slots = token_index(width, self.live.device).expand_as(self.live)
-        return slots.masked_fill(~self.live, width).sort(-1).values[:, : self.most_live]
 
     def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
         """Keys that are hidden while these visual slots are live: bool [B, K], or None."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
@@ -39,12 +38,6 @@ class TokenPlan:
         if (np.diff(counts, axis=-1) > 0).any():
             raise InvalidInputError("A plan's counts grow with depth; a dropped token cannot come back.")
         object.__setattr__(self, "rows", counts.tolist())
-
-    def with_at_least(self, least: tuple[int, ...]) -> TokenPlan:
-        """The plan with no fewer than `least` [B] tokens at any layer; itself where it has them."""
-        if not any(least) or all(row[-1] >= few for row, few in zip(self.rows, least, strict=True)):
-            return self
-        return replace(self, counts=torch.maximum(self.counts, torch.tensor(least)[:, None]))
 
 
 class PlanMemory:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vispco.core.errors import UnsupportedModelError
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall, AttentionTap
-from vispco.engine.rows import RowRequest, received_attention
+from vispco.engine.rows import received_attention
 from vispco.families import Family, family_of
 from vispco.scorers.base import VisionNeeds
 from vispco.scorers.context import Block, VisionRecord
@@ -246,7 +246,7 @@ def received_in_tower(call: AttentionCall, *, from_class: bool) -> Tensor:
         parts = [_cut(call, start, end) for start, end in pairwise(edges)]
         return torch.cat([received_in_tower(part, from_class=from_class) for part in parts], dim=1)
     rows = everything[:, :1] if from_class else everything
-    return received_attention(call, RowRequest(rows, everything)) / rows.shape[1]
+    return received_attention(call, rows, everything) / rows.shape[1]
 
 
 def _cut(call: AttentionCall, start: int, end: int) -> AttentionCall:

@@ -223,26 +223,24 @@ class Family:
     def check_length(self, model: nn.Module, length: int) -> None:
         """Refuse a prompt whose length the model could not be pruned at exactly."""
 
-    def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> tuple[int, int]:
-        """(batch, length) of a pass without pictures; placeholders in it are refused. A single token is never asked about."""
-        given = self.given(inputs)
-        batch, length = given.shape[:2]
+    def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> None:
+        """Refuse a pass without pictures that has placeholders. A single token is never asked about."""
         ids = inputs.get("input_ids")
-        if length > 1 and ids is None:
+        if self.given(inputs).shape[1] <= 1:
+            return
+        if ids is None:
             raise UnsupportedModelError(
                 "The prompt came as inputs_embeds without pictures, so its visual tokens cannot be told from text. Pass "
                 "input_ids with pixel_values (or mm_encoder_outputs), or say where they are: "
                 "`with vispco.engine.visual_at(mask): ...`."
             )
-        if length > 1 and ids is not None:
-            known = torch.tensor(self.visual_token_ids(model), device=ids.device)
-            if bool(torch.isin(ids, known).any()):
-                raise UnsupportedModelError(
-                    "The prompt has image placeholders but no pictures came with it. This happens in chunked prefill "
-                    "(prefill_chunk_size) or with features merged beforehand; prefill in one piece, with pixel_values "
-                    "or mm_encoder_outputs."
-                )
-        return int(batch), int(length)
+        known = torch.tensor(self.visual_token_ids(model), device=ids.device)
+        if bool(torch.isin(ids, known).any()):
+            raise UnsupportedModelError(
+                "The prompt has image placeholders but no pictures came with it. This happens in chunked prefill "
+                "(prefill_chunk_size) or with features merged beforehand; prefill in one piece, with pixel_values "
+                "or mm_encoder_outputs."
+            )
 
     def tower_shape(self, model: nn.Module) -> TowerShape:
         """The sizes of the vision tower and the projector; a tower that is not described is refused in a sentence."""
