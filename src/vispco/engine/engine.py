@@ -7,10 +7,11 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -42,7 +43,7 @@ from vispco.engine.plan import Choices, Planner, TokenPlan, check_masking, check
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
-from vispco.engine.wrappers import Detours, unwrap
+from vispco.engine.wrappers import install_detours, unwrap
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
 from vispco.scorers.mixture import chains_of
@@ -69,11 +70,9 @@ class Engine:
         self.layers = self.family.layers(self.model)
         self.map = LayerMap.of(self.family, self.model)
         self.state = CallState()
-        self._detours = Detours(model, self.state)
+        self._given = ref(model)  # a compiled wrapper is not kept alive by what runs inside of it
         self._checkpointed = CheckpointedPasses(self.text, self._is_back)
-        self._handles: list[Any] = []
-        self._by_thread: tuple[str, ...] = ()
-        self._tap: AttentionTap | None = None
+        self._undo = ExitStack()
         self._vision: VisionTap | None = None
         self._tower: TowerCut | None = None
         self._signature = inspect.signature(self.base.forward)
@@ -87,6 +86,7 @@ class Engine:
                 f"A pruner is on this {type(self.model).__name__} already. Remove it first (pruner.remove(model), or "
                 "leave its `with` block); two pruners on one model would both drop tokens."
             )
+        undo = self._undo
         try:
             masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
             self._flash = flash and not masks  # masks are given row by row
@@ -94,46 +94,42 @@ class Engine:
                 check_compensation_served(self.model, self.map, flat_masks=self._flash)
             if self.chain.taps_attention or masks:
                 dense_for = (self.text, self.base) if masks and flash else ()
-                self._tap = AttentionTap(self.map.attentions, self._attend, dense_for)
-                self._tap.install()
+                self._install(AttentionTap(self.map.attentions, self._attend, dense_for))
             hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(self.base, self._on_base), (self.text, self._on_text)]
             if self.model is not self.base:
                 hooks.insert(0, (self.model, self._on_model))
             for module, before in hooks:
-                self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
+                undo.callback(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True).remove)
             for index, layer in enumerate(self.layers):
                 hook = Hook(self, partial(self._on_layer, index))
-                self._handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+                undo.callback(layer.register_forward_pre_hook(hook, with_kwargs=True).remove)
                 if self.chain.site_at(index + 1) == "mid":
                     self._hook_ffn(index, self.family.ffn(layer))
-            self._handles.append(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True))
+            undo.callback(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True).remove)
             if self.options.pixels != 1.0:
-                self._handles += interpolate_positions(self.family, self.model)
+                for handle in interpolate_positions(self.family, self.model):
+                    undo.callback(handle.remove)
             if self.chain.needs_vision:
                 self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
-                self._vision.install()
+                self._install(self._vision)
             if self.options.tower is not None:
                 self._tower = TowerCut(self.family, self.model, TowerSetting(self.chain, self.options.tower))
-                self._tower.install()
-            self._detours.install()
-            self._by_thread = per_thread.install(self.base, self.family.call_attributes)
+                self._install(self._tower)
+            install_detours(self._given(), self.state, undo)
+            undo.callback(per_thread.remove, self.base, per_thread.install(self.base, self.family.call_attributes))
+            undo.callback(self._checkpointed.refuse_from_now_on)
         except BaseException:
             self.detach()
             raise
 
     def detach(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._detours.remove()
-        self._checkpointed.refuse_from_now_on()
-        names, self._by_thread = self._by_thread, ()
-        per_thread.remove(self.base, names)
-        for tap in (self._tap, self._vision, self._tower):
-            if tap is not None:
-                tap.remove()
-        self._tap = self._vision = self._tower = None
+        self._undo.close()
+        self._vision = self._tower = None
         self.state = CallState()
+
+    def _install(self, tap: AttentionTap | VisionTap | TowerCut) -> None:
+        self._undo.callback(tap.remove)
+        tap.install()
 
     def _is_back(self) -> bool:
         """Whether the pruner of this engine is on the model, perhaps once more."""
@@ -149,8 +145,8 @@ class Engine:
             current = self.state.current
             return current.leave_ffn(output) if isinstance(current, PruningPass) else None
 
-        self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
-        self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
+        self._undo.callback(ffn.register_forward_pre_hook(Hook(self, enter_ffn)).remove)
+        self._undo.callback(ffn.register_forward_hook(Hook(self, leave_ffn)).remove)
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -54,20 +54,21 @@ class Family:
     def base(self, model: nn.Module) -> nn.Module:
         """The module that joins pictures and text: it takes `input_ids` and calls the language model."""
         inner = getattr(model, "model", None)
-        found = inner if isinstance(inner, nn.Module) and self._text_name(inner) else model
-        if not self._text_name(found) and isinstance(inner, nn.Module) and self._known_ids(inner):
+        for found in (inner, model):
+            if isinstance(found, nn.Module) and self._text_name(found):
+                return found
+        if isinstance(inner, nn.Module) and self._known_ids(inner):
             return inner  # pictures and text are joined in the language model itself
-        if not self._text_name(found):
-            raise UnsupportedModelError(
-                f"{type(model).__name__} has none of {', '.join(self.text_model_names)} inside, so its decoder layers "
-                "cannot be found. vispco serves transformers' image-text-to-text models; for another kind add a Family."
-            )
-        return found
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has none of {', '.join(self.text_model_names)} inside, so its decoder layers "
+            "cannot be found. vispco serves transformers' image-text-to-text models; for another kind add a Family."
+        )
 
     def text_model(self, model: nn.Module) -> nn.Module:
         """The module that runs the decoder layers."""
         base = self.base(model)
-        found: Any = getattr(base, self._text_name(base)) if self._text_name(base) else base
+        name = self._text_name(base)
+        found: Any = getattr(base, name) if name else base
         while not isinstance(getattr(found, "layers", None), nn.ModuleList):
             inner = next((m for n in _INNER_NAMES if isinstance(m := getattr(found, n, None), nn.Module)), None)
             if inner is None:
@@ -76,11 +77,11 @@ class Family:
         return found  # type: ignore[no-any-return]
 
     def layers(self, model: nn.Module) -> nn.ModuleList:
-        layers = getattr(self.text_model(model), "layers", None)
+        text = self.text_model(model)
+        layers = getattr(text, "layers", None)
         if not isinstance(layers, nn.ModuleList) or not len(layers):
             raise UnsupportedModelError(
-                f"The language model {type(self.text_model(model)).__name__} has no list of decoder `layers`, which "
-                "pruning works on."
+                f"The language model {type(text).__name__} has no list of decoder `layers`, which pruning works on."
             )
         return layers
 
@@ -174,7 +175,7 @@ class Family:
         real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
         if answers is not None and answers.shape != shape:
             answers = None
-        if answers is not None:
+        elif answers is not None:
             # Training labels may lie on all of the text. What comes before the last picture is no answer about it.
             behind = visual.flip(-1).cumsum(-1).flip(-1) == 0
             answers = answers.to(visual.device) & behind & visual.any(-1, keepdim=True)
@@ -183,15 +184,14 @@ class Family:
         # The sizes may lie on a device, and most scorers never ask for them.
         entered = {"pixels": pixels} if self.interpolates else {}
         sizes = functools.partial(self.image_sizes, model, inputs, **entered)
-        tower = functools.partial(self.tower_shape, model)
         return TokenLayout.build(
             visual,
             real,
             answers=answers,
             read=read,
             image_sizes=sizes,
-            tower=lambda at: tower().sample_flops(at),
-            unshrunk=lambda at: tower().unshrunk(at),
+            tower=lambda at: self.tower_shape(model).sample_flops(at),
+            unshrunk=lambda at: self.tower_shape(model).unshrunk(at),
             pixels=pixels,
         )
 
@@ -199,12 +199,16 @@ class Family:
         """Where the visual tokens are: bool [B, N]."""
         ids = inputs.get("input_ids")
         if ids is not None:
-            found: Tensor = functools.reduce(torch.logical_or, (ids == known for known in self.visual_token_ids(model)))
-            return found
+            return functools.reduce(torch.logical_or, (ids == known for known in self.visual_token_ids(model)))
         if self.has_merged_pictures(inputs):
             types: Tensor = inputs["mm_token_type_ids"]
             return (types == 1) | (types == 2)
-        return self._placeholders_in(model, self.given(inputs))
+        # Placeholders among embeddings, recognised as transformers does: by equality with the token's embedding
+        embeds, table = self.given(inputs), cast("Any", self.base(model)).get_input_embeddings()
+        found = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
+        for token in self.visual_token_ids(model):
+            found |= (embeds == table(torch.tensor(token, device=embeds.device))).all(-1)
+        return found
 
     def check_served(self, model: nn.Module) -> None:
         """Refuse a class that is known not to work, before anything is looked for in it."""
@@ -290,15 +294,6 @@ class Family:
         if not isinstance(given, Tensor):
             raise InvalidInputError("The model was called with neither input_ids nor inputs_embeds.")
         return given
-
-    def _placeholders_in(self, model: nn.Module, embeds: Tensor) -> Tensor:
-        """Placeholders among embeddings, recognised as transformers does: by equality with the token's embedding."""
-        table: Any = self.base(model)
-        found = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
-        for token in self.visual_token_ids(model):
-            token_embedding = table.get_input_embeddings()(torch.tensor(token, device=embeds.device))
-            found |= (embeds == token_embedding).all(-1)
-        return found
 
     def _text_name(self, module: nn.Module) -> str:
         return next((n for n in self.text_model_names if isinstance(getattr(module, n, None), nn.Module)), "")
