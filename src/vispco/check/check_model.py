@@ -12,7 +12,7 @@ from vispco.core.errors import VispcoError
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 
-Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]
+_Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Report:
     """Findings on one model."""
 
     model_class: str
-    verdict: Verdict
+    verdict: _Verdict
     why: str = ""
     scorer: str = "fastv"
     first: int = 1
@@ -68,8 +68,8 @@ def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter |
     return Report(name, *_verdict(findings), scorer, first, tuple(findings))
 
 
-def _verdict(findings: list[_Finding]) -> tuple[Verdict, str]:
-    verdicts: dict[str, Verdict] = {"broken": "wrong", "crash": "crash", "refused": "refused"}
+def _verdict(findings: list[_Finding]) -> tuple[_Verdict, str]:
+    verdicts: dict[str, _Verdict] = {"broken": "wrong", "crash": "crash", "refused": "refused"}
     for state, verdict in verdicts.items():
         for finding in findings:
             if finding.state == state:

@@ -18,7 +18,7 @@ from vispco.engine.kept import KeptTokens, ShownKeys, SlotNotes, cut_columns, jo
 from vispco.engine.layer_map import LayerMap
 
 Arguments = dict[str, Any]
-OWN = ("hidden_states", "attention_mask", "past_key_values", "shared_kv_states")
+_OWN = ("hidden_states", "attention_mask", "past_key_values", "shared_kv_states")
 """Arguments that are not simply cut token by token."""
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class ArgumentCutter:
             if mask is not None and mask.dim() == 2:  # which of the tokens that are left are real
                 here = take(mask, self.stage.positions.to(mask.device))
                 valid = here if valid is None else here * valid.to(here.device)
-            return {**self._cut_values(arguments), "attention_mask": valid}
+            return self._cut_values(arguments, valid)
         rotary: Any = arguments.get("position_embeddings")  # they lie where the layer runs
         first = rotary[0] if type(rotary) in (tuple, list) else rotary
         coming = self._new.to(getattr(first, "device", self.device))
@@ -90,23 +90,21 @@ class ArgumentCutter:
         if held is None or not held.held():  # layers that are handed the same get the same
             given = (mask, *arguments.values())
             key = ("all", *map(id, given))
-            new = self._once(
-                key, lambda: {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, None)}, *given
-            ).copy()
+            new = self._once(key, lambda: self._cut_values(arguments, self._cut_mask(mask, None)), *given).copy()
         else:
-            new = {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, held)}
+            new = self._cut_values(arguments, self._cut_mask(mask, held))
         if held is not None:
             held.pending = (coming, self.length)
         return new
 
-    def _cut_values(self, arguments: Arguments) -> Arguments:
-        """Arguments with one value per token, cut to the tokens that are left."""
+    def _cut_values(self, arguments: Arguments, mask: Tensor | None) -> Arguments:
+        """Arguments with one value per token, cut to the tokens that are left; `mask` has been cut."""
         assert self.stage is not None  # noqa: S101 - asked by `cut`
-        positions, new = self.stage.positions, dict(arguments)
+        positions, new = self.stage.positions, {**arguments, "attention_mask": mask}
         for name, value in arguments.items():
             if name == "position_ids" and self.flat_masks and arguments.get("position_embeddings") is not None:
                 new[name] = None  # gaps in them would look like packed sequences to flash attention
-            elif name not in OWN and value is not None and not isinstance(value, bool | int | float | str):
+            elif name not in _OWN and value is not None and not isinstance(value, bool | int | float | str):
                 cut = partial(cut_tokens, value, positions, self.batch, self.length)
                 new[name] = self._once((name, id(value)), cut, value)
         return new
@@ -124,7 +122,7 @@ class ArgumentCutter:
             if cache is not None and shown.stage is not self.stage:
                 notes = SlotNotes.of(self.stage, self.length, self._new.bias)
                 track(cache, source, self._new).closed[layer] = notes
-            return {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, None)}
+            return self._cut_values(arguments, self._cut_mask(mask, None))
         held = tracked(cache, source)
         if held is None or shown.kept is None:
             return arguments

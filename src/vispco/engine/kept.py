@@ -19,7 +19,7 @@ from vispco.core.indexing import take_tokens
 from vispco.engine.compensation import with_bias
 from vispco.engine.gather import Stage
 
-ROOM = 256
+_ROOM = 256
 """The number of columns for future tokens that are computed at a time."""
 
 
@@ -116,7 +116,7 @@ class KeptTokens:
         Padding stands at the closed (masked) column.
         """
         if self._columns is None or self._columns.shape[-1] < first + number:
-            slots, valid = self.entries(first + number + ROOM)
+            slots, valid = self.entries(first + number + _ROOM)
             columns = slots + 1 if valid is None else (slots + 1) * valid
             self._columns = columns[:, None, None]
         return self._columns[..., first : first + number]
@@ -129,8 +129,8 @@ class KeptTokens:
         if self.valid is None and self.bias is None:
             return None
         if self._open is None or self._open.shape[-1] < first + number:
-            slots, valid = self.entries(first + number + ROOM)
-            bias = self.biases(first + number + ROOM)
+            slots, valid = self.entries(first + number + _ROOM)
+            bias = self.biases(first + number + _ROOM)
             opened = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
             opened = opened[:, None, None]
             self._open = opened if bias is None else with_bias(opened, bias, None, dtype)

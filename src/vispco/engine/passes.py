@@ -79,15 +79,8 @@ class PruningPass:
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
         self.trace: list[Tensor] | None = [] if prefill.record else None
-        self._counts: Tensor | None = None
+        self._counts: Tensor | None = None  # int64 [B, L] on the device; one copy for all choices
         self._columns: Tensor | None = None
-
-    @property
-    def counts(self) -> Tensor:
-        """The plan's counts on the device: int64 [B, L]. One copy for the whole prefill; a layer only slices it."""
-        if self._counts is None:
-            self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
-        return self._counts
 
     def outcome(self) -> tuple[Tensor, list[Tensor] | None]:
         """The tokens that each layer processed [B, L], and which ones, if that was recorded."""
@@ -198,7 +191,9 @@ class PruningPass:
         self.choices = Choices.of(self.rows, self.layout.num_visual, self.chain, self.prefill.layers)
 
     def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
-        live, counts, read = self.live, self.counts[:, layer], self.layout.read_slots
+        if self._counts is None:
+            self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
+        live, counts, read = self.live, self._counts[:, layer], self.layout.read_slots
         if read is not None:  # the scorer chooses among the others
             live, counts = live & ~read, counts - read.sum(-1)
         # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has

@@ -81,7 +81,11 @@ class AttentionReader:
         seen = self.before()
         call, width = seen.call, seen.width
         batch, heads = call.query.shape[:2]
-        present = self._present(seen).to(call.query.device)
+        # the tokens that take part in the call, text and visual: bool [B, M]
+        there = spread(seen.live, self.layout.visual_index, self.layout.real & ~self.layout.visual)
+        everywhere = torch.arange(self.layout.length, device=there.device).expand_as(there)
+        room = torch.zeros(batch, width + 1, dtype=torch.bool, device=there.device)
+        present = room.scatter(1, seen.places(everywhere).clamp(max=width), there)[:, :width].to(call.query.device)
         start = present.float() / present.sum(-1, keepdim=True).clamp(min=1)
         rows = torch.arange(width, device=call.query.device).expand(batch, -1)
         lowest = torch.finfo(torch.float32).min
@@ -98,20 +102,19 @@ class AttentionReader:
 
     def before(self) -> _SeenCall:
         """The call of the layer before (the last one that has attention)."""
-        if self.state.call is None:
+        state = self.state
+        if state.call is None:
             raise UnsupportedModelError(
                 "The layer before has not called transformers' attention function, so its attention cannot be read. Use "
                 "scorers that need no attention, such as 'random', at this depth."
             )
-        state = self.state
-        return self._seen(self.state.call, state.call_places, state.call_live)
+        return self._seen(state.call, state.call_places, state.call_live)
 
     def entering(self, *, rotary: bool) -> _SeenCall:
         """The call that the layer about to be entered would make on all tokens that are there."""
-        call = self.probed.get(rotary)
-        if call is None:
-            call = self.probed[rotary] = self._probe(rotary=rotary)
-        return self._seen(call, self.state.places, self.state.live)
+        if rotary not in self.probed:
+            self.probed[rotary] = self._probe(rotary=rotary)
+        return self._seen(self.probed[rotary], self.state.places, self.state.live)
 
     def _seen(self, call: AttentionCall, places: Places, live: Tensor) -> _SeenCall:
         if places.stage is None and call.query.shape[2] == self.layout.length:  # nothing left before
@@ -119,14 +122,6 @@ class AttentionReader:
         else:
             columns = places(self.layout.visual_index).clamp(max=call.query.shape[2] - 1)
         return _SeenCall(call, places, live, columns, self.state.hidden_keys(live))
-
-    def _present(self, seen: _SeenCall) -> Tensor:
-        """The tokens that take part in a call, text and visual: bool [B, M]."""
-        layout = self.layout
-        there = spread(seen.live, layout.visual_index, layout.real & ~layout.visual)
-        everywhere = torch.arange(layout.length, device=there.device).expand_as(there)
-        room = torch.zeros(there.shape[0], seen.width + 1, dtype=torch.bool, device=there.device)
-        return room.scatter(1, seen.places(everywhere).clamp(max=seen.width), there)[:, : seen.width]
 
     def _probe(self, *, rotary: bool) -> AttentionCall:
         entry, probe = self.state.entry, self.state.prefill.probe

@@ -11,7 +11,7 @@ from vispco.core.indexing import batch_index
 from vispco.engine.attention import AttentionCall
 from vispco.scorers.context import Heads
 
-BLOCK_ELEMENTS = 1 << 22
+_BLOCK_ELEMENTS = 1 << 22
 """The number of attention weights that may be in memory at a time while rows are summed up."""
 
 
@@ -41,7 +41,7 @@ def received_attention(
     if present is not None:
         present = present.to(keys.device)
         factor = present if factor is None else factor * present
-    block = max(1, BLOCK_ELEMENTS // max(1, rows.shape[0] * call.query.shape[1] * keys.shape[2]))
+    block = max(1, _BLOCK_ELEMENTS // max(1, rows.shape[0] * call.query.shape[1] * keys.shape[2]))
     total: Tensor | None = None
     for start in range(0, rows.shape[1], block):
         part = slice(start, start + block)

@@ -199,7 +199,8 @@ class Family:
         """Where the visual tokens are: bool [B, N]."""
         ids = inputs.get("input_ids")
         if ids is not None:
-            return functools.reduce(torch.logical_or, (ids == known for known in self.visual_token_ids(model)))
+            found: Tensor = functools.reduce(torch.logical_or, (ids == known for known in self.visual_token_ids(model)))
+            return found
         if self.has_merged_pictures(inputs):
             types: Tensor = inputs["mm_token_type_ids"]
             return (types == 1) | (types == 2)
