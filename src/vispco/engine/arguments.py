@@ -27,6 +27,8 @@ T = TypeVar("T")
 class ArgumentCutter:
     """Cuts the arguments of layers in one forward pass, once for all layers that are handed the same ones.
 
+    It serves a pruned prefill, and by itself a pass on a cache that was pruned before: a decoding step, or text alone.
+
     layers: of the model.
     batch, length: of the tokens that this pass brings; past: how many the cache has seen before; device: of the inputs.
     flat_masks: flash attention takes padding masks [B, K] only.

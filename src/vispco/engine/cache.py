@@ -43,8 +43,8 @@ class PrunedLayer(DynamicLayer):  # type: ignore[misc]
         """Slot and validity of every entry held now; [B, held]."""
         return self.kept.entries(self.held(), self.first)
 
-    def _take_pending(self, incoming: int) -> None:
-        """Before an update: note what the pruner has prepared; without that the tokens are the next in line."""
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Store the tokens that the pruner has announced; without that they are the next in line."""
         if not self.expected:
             raise PrunerStateError(
                 "This cache holds a pruned prompt, but the pruner is no longer on the model. Keep it on until the generation "
@@ -52,14 +52,11 @@ class PrunedLayer(DynamicLayer):  # type: ignore[misc]
             )
         self.expected = False
         if self.pending is None:
-            self.seen += incoming
-            return
-        new, advance = self.pending
-        self.kept = self.kept.followed_by(new, self.held(), self.first)
-        self.first, self.seen, self.pending = 0, self.seen + advance, None
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        self._take_pending(key_states.shape[-2])
+            self.seen += key_states.shape[-2]
+        else:
+            new, advance = self.pending
+            self.kept = self.kept.followed_by(new, self.held(), self.first)
+            self.first, self.seen, self.pending = 0, self.seen + advance, None
         out: tuple[Tensor, Tensor] = super().update(key_states, value_states, *args, **kwargs)
         return out
 
@@ -108,10 +105,9 @@ class PrunedSlidingLayer(PrunedLayer, DynamicSlidingWindowLayer):  # type: ignor
     """
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        self._take_pending(key_states.shape[-2])
-        # While the past may be taken back, all of it is held; the mask takes out what lies beyond the window.
-        kind = DynamicLayer if self.record_past else DynamicSlidingWindowLayer
-        out: tuple[Tensor, Tensor] = kind.update(self, key_states, value_states, *args, **kwargs)
+        out = super().update(key_states, value_states, *args, **kwargs)
+        if self.record_past:  # it may be taken back: all is held, and the mask takes out what lies beyond the window
+            out = self.keys, self.values
         self.cumulative_length = self.seen
         self.first += out[0].shape[-2] - self.held()
         return out

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from vispco.core.layout import Array, TokenLayout
-from vispco.engine.dropping import ContinuationPass
+from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.masking import Relaxation
 from vispco.engine.passes import PruningPass
 from vispco.engine.plan import TokenPlan
@@ -39,7 +39,7 @@ class CallState(threading.local):
     layout: TokenLayout | None = None
     labels: Tensor | None = None
     logits_to_keep: int | Tensor = 0  # as the caller asked for them
-    current: PruningPass | ContinuationPass | None = None
+    current: PruningPass | ArgumentCutter | None = None  # the latter in a pass that prunes nothing
     probing: bool = False  # a layer runs only to show its queries and keys
     entered: bool = False  # the whole model was called, and its pass has not begun
     prompt: int | None = None  # its length, while a generation runs

@@ -1,7 +1,6 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -10,20 +9,10 @@ from torch.nn import functional
 
 from vispco.core.indexing import take, take_tokens, token_axis
 from vispco.engine.arguments import ArgumentCutter
-from vispco.engine.gather import Places, Stage, next_stage, restore
+from vispco.engine.gather import Places, Stage, merge, next_stage, restore, spread
 from vispco.engine.kept import cut_shared
 from vispco.engine.passes import Arguments, Prefill, PruningPass
-from vispco.scorers.base import Selection
-
-
-@dataclass(frozen=True, eq=False)
-class ContinuationPass:
-    """A pass that prunes nothing, on a cache that an earlier pass may have pruned: a decoding step, or text alone."""
-
-    cutter: ArgumentCutter
-
-    def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
-        return hidden, self.cutter.cut(layer, arguments)
+from vispco.scorers.base import Merge, Selection
 
 
 class DropPass(PruningPass):
@@ -85,7 +74,7 @@ class DropPass(PruningPass):
     def leave_ffn(self, hidden: Tensor) -> Tensor:
         if self.upcoming is None:
             return hidden
-        width = self.layout.length if self.cutter.stage is None else self.cutter.stage.length
+        width = self.layout.length if self.cutter.stage is None else self.cutter.stage.positions.shape[1]
         return restore(hidden, Stage(self.upcoming[1], None), width)
 
     def leave(self, hidden: Tensor) -> Tensor:
@@ -96,7 +85,7 @@ class DropPass(PruningPass):
         return self.cutter.cut(layer, arguments)
 
     def _apply(self, layer: int, selection: Selection) -> None:
-        wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.rows, strict=True)]
+        wanted = [t + row[layer] for t, row in zip(self.layout.num_text, self.plan.rows, strict=True)]
         if self._slots is None:
             self._slots = self.layout.slot_index
         stays = torch.cat([selection.keep, _text_and_padding(self.layout.batch_size, self.layout.device)], dim=1)
@@ -106,7 +95,8 @@ class DropPass(PruningPass):
     def _take_effect(self, layer: int, hidden: Tensor) -> Tensor:
         if self.upcoming is None or self._slots is None:
             return hidden
-        hidden = self.merged(hidden)
+        if self.merge is not None:
+            hidden, self.merge = self._merged(hidden, self.merge), None
         stage, local = self.upcoming
         before = self.cutter.stage
         self._left = local if self.prefill.layers.key_sources else None
@@ -115,8 +105,23 @@ class DropPass(PruningPass):
             self._slots = self._slots.gather(1, local)
         self.cutter.enter(stage, None if bias is None else functional.pad(bias, (0, 2)).gather(1, self._slots))
         self.upcoming, self.places, self._columns = None, Places(stage, self.layout), None
-        length = self.layout.length if before is None else before.length
+        length = self.layout.length if before is None else before.positions.shape[1]
         return take_tokens(hidden, local, token_axis(hidden, self.layout.batch_size, length) or 1)
+
+    def _merged(self, hidden: Tensor, asked: Merge) -> Tensor:
+        """Carry out the merging that a scorer asked for."""
+        sizes = torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes
+        weight = sizes if asked.weight is None else asked.weight.float()
+        place = self.places(self.layout.visual_index).clamp(max=hidden.shape[1])
+        target = place.gather(1, asked.into.clamp(min=0)).masked_fill(asked.into < 0, -1)
+        nowhere = torch.full(hidden.shape[:2], -1, device=place.device)
+        nothing = torch.zeros(hidden.shape[:2], device=place.device)
+        into, weights = spread(target, place, nowhere), spread(weight, place, nothing)
+        hidden = merge(hidden, into.to(hidden.device), weights.to(hidden.device), normalise=asked.normalise)
+        joined = (asked.into >= 0).float() * sizes
+        grown = torch.zeros_like(sizes).scatter_add(1, asked.into.clamp(min=0), joined)
+        self.sizes = torch.where(grown > 0, grown, sizes)
+        return hidden
 
 
 @lru_cache(maxsize=64)

@@ -32,7 +32,7 @@ from vispco.engine.cache import PrunedLayer, check_cache
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.compensation import Compensation, check_compensation_served
-from vispco.engine.dropping import ContinuationPass, DropPass
+from vispco.engine.dropping import DropPass
 from vispco.engine.forward import ANSWERS, VISUAL, read_positions
 from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.layer_map import LayerMap
@@ -255,7 +255,7 @@ class Engine:
             if self.options.mode == "drop":
                 batch, length = embeddings.shape[:2]
                 sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
-                state.current = ContinuationPass(ArgumentCutter(self.map, *sizes))
+                state.current = ArgumentCutter(self.map, *sizes)
             return
         self._checkpointed.note()
         if self._tower is not None:
@@ -313,13 +313,16 @@ class Engine:
         current = state.current
         if current is None:
             return None
-        if len(args) == 1:  # as most models call their layers
-            changed, arguments = current.enter_layer(index, args[0], kwargs)
-            return (changed,), arguments
         names = self.map.names[index]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        changed, arguments = current.enter_layer(index, given.pop(names[0]), given)
-        arguments, by_position = {names[0]: changed, **arguments}, names[: len(args)]
+        given = kwargs if len(args) == 1 else {**dict(zip(names, args, strict=False)), **kwargs}
+        hidden = args[0] if len(args) == 1 else given.pop(names[0])
+        if isinstance(current, ArgumentCutter):
+            arguments = current.cut(index, given)
+        else:
+            hidden, arguments = current.enter_layer(index, hidden, given)
+        if len(args) == 1:  # as most models call their layers
+            return (hidden,), arguments
+        arguments, by_position = {names[0]: hidden, **arguments}, names[: len(args)]
         rest = {name: value for name, value in arguments.items() if name not in by_position}
         return tuple(arguments[name] for name in by_position), rest
 
@@ -332,7 +335,7 @@ class Engine:
         if state.check is not None:
             check, state.check = state.check, None
             check.settle()
-        state.counts, state.trace = current.outcome()
+        state.counts, state.trace = current.plan.counts, current.trace
         if isinstance(output, tuple):
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)

@@ -24,10 +24,6 @@ class Stage:
     positions: Tensor
     valid: Tensor | None
 
-    @property
-    def length(self) -> int:
-        return int(self.positions.shape[1])
-
 
 def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:
     """Write `values` [B, V] over `base` [B, N] at `index` [B, V]; an index of N is no place and is left out."""
@@ -47,9 +43,9 @@ class Places:
         if self.stage is None:
             return positions
         if self._inverse is None:
-            batch, device = self.layout.batch_size, positions.device
-            lost = torch.full((batch, self.layout.length + 1), self.stage.length, device=device)
-            places = token_index(self.stage.length, device)
+            (batch, length), device = self.stage.positions.shape, positions.device
+            lost = torch.full((batch, self.layout.length + 1), length, device=device)
+            places = token_index(length, device)
             self._inverse = lost.index_put_((batch_index(batch, device), self.stage.positions), places)
         return self._inverse.gather(1, positions)
 

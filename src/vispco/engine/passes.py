@@ -19,7 +19,7 @@ from vispco.core.indexing import take
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.compensation import Compensation
-from vispco.engine.gather import Places, merge, spread
+from vispco.engine.gather import Places
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import Choices, TokenPlan
 from vispco.engine.reading import AttentionReader
@@ -63,10 +63,10 @@ class PruningPass:
 
     def __init__(self, prefill: Prefill) -> None:
         layout = prefill.layout
-        self.prefill, self.layout, self.plan, self.chain = prefill, layout, prefill.plan, prefill.chain
+        self.prefill, self.layout, self.chain = prefill, layout, prefill.chain
+        self.plan = prefill.plan  # methods with a threshold lower its counts
         self.live = layout.is_visual_slot
         self.choices = prefill.choices
-        self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
         self.most_live = max(layout.num_visual, default=0)
         self.places = Places(None, layout)
         self.memo: dict[str, Any] = {}
@@ -81,11 +81,6 @@ class PruningPass:
         self.trace: list[Tensor] | None = [] if prefill.record else None
         self._counts: Tensor | None = None  # int64 [B, L] on the device; one copy for all choices
         self._columns: Tensor | None = None
-
-    def outcome(self) -> tuple[Tensor, list[Tensor] | None]:
-        """The tokens that each layer processed [B, L], and which ones, if that was recorded."""
-        unchanged = self.rows is self.plan.rows
-        return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
 
     def leaves_mid(self, layer: int) -> bool:
         """Whether tokens leave between the attention and the feed-forward network of a layer."""
@@ -155,7 +150,7 @@ class PruningPass:
         self.live, self.merge, self.decided, self.previous = selection.keep, selection.merge, layer, None
         if layer in self.prefill.layers.attentions:
             self.call = None  # else the layer behind this one may be chosen by the same attention
-        self.most_live = max(row[layer] for row in self.rows)
+        self.most_live = max(row[layer] for row in self.plan.rows)
 
     @abstractmethod
     def _apply(self, layer: int, selection: Selection) -> None:
@@ -168,7 +163,7 @@ class PruningPass:
     def bias_at(self, layer: int) -> Tensor | None:
         """The bias on text's logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
         given = self.prefill.compensation
-        return None if given is None else given.bias([row[layer] for row in self.rows], self.live, self.sizes)
+        return None if given is None else given.bias([row[layer] for row in self.plan.rows], self.live, self.sizes)
 
     def compensated(self, call: AttentionCall) -> AttentionCall:
         """An attention call as the model runs it."""
@@ -176,19 +171,16 @@ class PruningPass:
 
     def _note_counts(self, layer: int, keep: Tensor) -> None:
         """Ask the device how many a method with a threshold kept; from here on that bounds the plan."""
-        kept: list[int] = keep.sum(-1).tolist()
-        over = [b for b, (row, n) in enumerate(zip(self.rows, kept, strict=True)) if n > row[layer]]
+        kept, rows = keep.sum(-1).tolist(), np.array(self.plan.rows)
+        over = [sample for sample, number in enumerate(kept) if number > rows[sample, layer]]
         if over:
             raise InvalidInputError(
                 f"The scorer kept {kept[over[0]]} tokens of sample {over[0]} before layer {layer}, where the plan allows "
-                f"{self.rows[over[0]][layer]}. `select` must keep at most `context.counts` tokens."
+                f"{rows[over[0], layer]}. `select` must keep at most `context.counts` tokens."
             )
-        self.rows = [
-            [min(count, n) if place >= layer else count for place, count in enumerate(row)]
-            for row, n in zip(self.rows, kept, strict=True)
-        ]
-        self._counts = torch.from_numpy(np.array(self.rows)).to(self.layout.device, non_blocking=True)
-        self.choices = Choices.of(self.rows, self.layout.num_visual, self.chain, self.prefill.layers)
+        rows[:, layer:] = np.minimum(rows[:, layer:], np.array(kept)[:, None])
+        self.plan, self._counts = replace(self.plan, counts=torch.from_numpy(rows)), None
+        self.choices = Choices.of(self.plan.rows, self.layout.num_visual, self.chain, self.prefill.layers)
 
     def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
         if self._counts is None:
@@ -199,8 +191,8 @@ class PruningPass:
         # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has
         groups = self.plan.groups
         if groups is not None:
-            before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
-            falls = [row[layer] < number for row, number in zip(self.rows, before, strict=True)]
+            before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.plan.rows]
+            falls = [row[layer] < number for row, number in zip(self.plan.rows, before, strict=True)]
             groups = tuple(group if fall else -1 for group, fall in zip(groups, falls, strict=True))
         return ScoringContext(
             layer,
@@ -209,7 +201,7 @@ class PruningPass:
             counts,
             self.prefill.embeddings,
             self.sizes,
-            tuple(row[layer] - few for row, few in zip(self.rows, self.layout.num_read, strict=True)),
+            tuple(row[layer] - few for row, few in zip(self.plan.rows, self.layout.num_read, strict=True)),
             groups,
             hidden=self._states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._states(self.previous),
@@ -239,21 +231,3 @@ class PruningPass:
     def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
         """Keys that are hidden while these visual slots are live: bool [B, K], or None."""
         return None
-
-    def merged(self, hidden: Tensor) -> Tensor:
-        """Carry out the merging that a scorer asked for."""
-        if self.merge is None:
-            return hidden
-        asked, self.merge = self.merge, None
-        sizes = torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes
-        weight = sizes if asked.weight is None else asked.weight.float()
-        place = self.places(self.layout.visual_index).clamp(max=hidden.shape[1])
-        target = place.gather(1, asked.into.clamp(min=0)).masked_fill(asked.into < 0, -1)
-        nowhere = torch.full(hidden.shape[:2], -1, device=place.device)
-        nothing = torch.zeros(hidden.shape[:2], device=place.device)
-        into, weights = spread(target, place, nowhere), spread(weight, place, nothing)
-        hidden = merge(hidden, into.to(hidden.device), weights.to(hidden.device), normalise=asked.normalise)
-        joined = (asked.into >= 0).float() * sizes
-        grown = torch.zeros_like(sizes).scatter_add(1, asked.into.clamp(min=0), joined)
-        self.sizes = torch.where(grown > 0, grown, sizes)
-        return hidden
