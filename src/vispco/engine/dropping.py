@@ -1,6 +1,7 @@
 """Passes that drop tokens: later layers process shorter sequences."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -11,43 +12,41 @@ from vispco.core.indexing import take, take_tokens, token_axis
 from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.gather import Places, Stage, merge, next_stage, restore, spread
 from vispco.engine.kept import cut_shared
-from vispco.engine.passes import Arguments, Prefill, PruningPass
+from vispco.engine.passes import Arguments, PruningPass
 from vispco.scorers.base import Merge, Selection
 
 
+@dataclass(eq=False)
 class DropPass(PruningPass):
     """Dropped tokens are gone: the hidden states, rotary embeddings, masks and caches of later layers are shorter."""
 
-    def __init__(self, prefill: Prefill, *, flat_masks: bool = False) -> None:
-        super().__init__(prefill)
+    flat_masks: bool = False  # see `ArgumentCutter`
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         layout = self.layout
         self.cutter = ArgumentCutter(
-            prefill.layers,
+            self.layers,
             layout.batch_size,
             layout.length,
-            prefill.past,
+            self.past,
             layout.device,
-            flat_masks,
-            prefill.embeddings.dtype,
+            self.flat_masks,
+            self.embeddings.dtype,
             layout.visual,
-            written=prefill.written,
+            written=self.written,
         )
         self.upcoming: tuple[Stage, Tensor] | None = None  # the next stage, and where its tokens stand in this one
         self._slots: Tensor | None = None  # int64 [B, M], the visual slot of each token; V for text, V + 1 for padding
         self._left: Tensor | None = None  # where the tokens of a stage that has just begun stood in the one before
         self.untouched = 0  # number of leading layers for which `enter_layer` has nothing to do
-        if not (
-            prefill.past
-            or layout.gone is not None
-            or prefill.record
-            or prefill.injections is not None
-            or prefill.layers.key_sources
-        ):
+        moved = self.past or layout.gone is not None or self.record or self.injections is not None
+        if not moved and not self.layers.key_sources:
             self.untouched = self.choices.untouched
 
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
-        if self.prefill.injections is not None and layer in self.prefill.injections[1]:
-            hidden = self._inject(layer, hidden, *self.prefill.injections)
+        if self.injections is not None and layer in self.injections[1]:
+            hidden = self._inject(layer, hidden, *self.injections)
         hidden, arguments = super().enter_layer(layer, hidden, arguments)
         if self._left is not None:
             cut_shared(arguments.get("shared_kv_states"), self._left)
@@ -99,7 +98,7 @@ class DropPass(PruningPass):
             hidden, self.merge = self._merged(hidden, self.merge), None
         stage, local = self.upcoming
         before = self.cutter.stage
-        self._left = local if self.prefill.layers.key_sources else None
+        self._left = local if self.layers.key_sources else None
         bias = self.bias_at(layer)
         if any(self.choices.made[layer + 1 :]) or bias is not None:
             self._slots = self._slots.gather(1, local)

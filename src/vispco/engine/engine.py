@@ -38,7 +38,7 @@ from vispco.engine.hooks import Hook, engine_on
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
 from vispco.engine.model_checks import check_model
-from vispco.engine.passes import Arguments, Prefill, PruningPass
+from vispco.engine.passes import Arguments, PruningPass
 from vispco.engine.plan import Choices, Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
@@ -248,11 +248,12 @@ class Engine:
     def _begin(self, embeddings: Tensor) -> None:
         """Start a pass with what enters the language model: [B, N, D]."""
         state = self.state
+        masks = self.options.mode == "mask"
         layout, past, injected = state.layout, state.past, state.injected
         state.layout = state.injected = None
         state.entered = False
         if layout is None or not layout.has_visual:
-            if self.options.mode == "drop":
+            if not masks:
                 batch, length = embeddings.shape[:2]
                 sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
                 state.current = ArgumentCutter(self.map, *sizes)
@@ -268,7 +269,7 @@ class Engine:
         known = self._plans.get(plan)
         if known is None or known[0] != layout.num_visual:  # a plan of pictures of the same sizes is checked once
             check_plan(plan, layout, self.map, self.chain)
-            if self.options.mode == "mask":
+            if masks:
                 check_masking(plan, layout, self.map)
             known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.map))
             self._plans[plan] = known
@@ -277,7 +278,8 @@ class Engine:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
-        prefill = Prefill(
+        own: dict[str, Any] = {"relaxation": self.options.relaxation} if masks else {"flat_masks": self._flash}
+        current = (MaskPass if masks else DropPass)(
             layout,
             plan,
             self.chain,
@@ -291,14 +293,12 @@ class Engine:
             probe=self._probe,
             written=state.written,
             compensation=compensation,
+            **own,
         )
-        state.plan, state.sizes = plan, layout.prompt_sizes
+        state.current, state.plan, state.sizes = current, plan, layout.prompt_sizes
         state.check = row_check(self.text)
-        if self.options.mode == "mask":
-            state.current = MaskPass(prefill, self.options.relaxation)
-        else:
-            dropping = DropPass(prefill, flat_masks=self._flash)
-            state.current, state.untouched = dropping, 0 if state.tracked else dropping.untouched
+        if isinstance(current, DropPass) and not state.tracked:
+            state.untouched = current.untouched
 
     def _on_layer(self, index: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state

@@ -28,19 +28,17 @@ from vispco.scorers.chain import Chain
 from vispco.scorers.context import ScoringContext, VisionRecord
 
 Arguments = dict[str, Any]
-Probe = Callable[[int, Tensor, Arguments], AttentionCall]
-"""(layer, hidden [B, M, D], its keyword arguments) -> the attention call that the layer would make."""
 
 
-@dataclass(frozen=True, eq=False)
-class Prefill:
-    """Inputs of a pruning pass.
+@dataclass(eq=False)
+class PruningPass:
+    """A pass that prunes: the decisions that dropping and masking share.
 
-    choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
-    past: tokens that the cache has seen before. injections: features that layers add to visual tokens, see `Family.injections`.
-    record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
-    written: how many of the last tokens a generation has written itself.
-    compensation: None for none.
+    plan: methods with a threshold lower its counts. choices: what it asks for. layers: of the model. embeddings: [B, N, D],
+    what enters the language model. past: tokens that the cache has seen before. record: keep which tokens were live at
+    each layer. injections: features that layers add to visual tokens, see `Family.injections`.
+    probe: (layer, hidden [B, M, D], its keyword arguments) -> the attention call that a layer that has not run would make.
+    written: how many of the last tokens a generation has written itself. compensation: None for none.
     """
 
     layout: TokenLayout
@@ -53,22 +51,14 @@ class Prefill:
     vision: VisionRecord | None = None
     record: bool = False
     injections: tuple[Tensor, dict[int, Tensor]] | None = None
-    probe: Probe | None = None
+    probe: Callable[[int, Tensor, Arguments], AttentionCall] | None = None
     written: int = 0
     compensation: Compensation | None = None
 
-
-class PruningPass:
-    """A pass that prunes: the decisions that dropping and masking share."""
-
-    def __init__(self, prefill: Prefill) -> None:
-        layout = prefill.layout
-        self.prefill, self.layout, self.chain = prefill, layout, prefill.chain
-        self.plan = prefill.plan  # methods with a threshold lower its counts
-        self.live = layout.is_visual_slot
-        self.choices = prefill.choices
-        self.most_live = max(layout.num_visual, default=0)
-        self.places = Places(None, layout)
+    def __post_init__(self) -> None:
+        self.live = self.layout.is_visual_slot
+        self.most_live = max(self.layout.num_visual, default=0)
+        self.places = Places(None, self.layout)
         self.memo: dict[str, Any] = {}
         self.sizes: Tensor | None = None  # float [B, V], once something was merged
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
@@ -78,7 +68,7 @@ class PruningPass:
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
-        self.trace: list[Tensor] | None = [] if prefill.record else None
+        self.trace: list[Tensor] | None = [] if self.record else None
         self._counts: Tensor | None = None  # int64 [B, L] on the device; one copy for all choices
         self._columns: Tensor | None = None
 
@@ -148,7 +138,7 @@ class PruningPass:
         if self.choices.falls[layer] or selection.merge is not None or selection.mask is not None:
             self._apply(layer, selection)  # else the pass stays as it is, to the bit
         self.live, self.merge, self.decided, self.previous = selection.keep, selection.merge, layer, None
-        if layer in self.prefill.layers.attentions:
+        if layer in self.layers.attentions:
             self.call = None  # else the layer behind this one may be chosen by the same attention
         self.most_live = max(row[layer] for row in self.plan.rows)
 
@@ -162,8 +152,9 @@ class PruningPass:
 
     def bias_at(self, layer: int) -> Tensor | None:
         """The bias on text's logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
-        given = self.prefill.compensation
-        return None if given is None else given.bias([row[layer] for row in self.plan.rows], self.live, self.sizes)
+        if self.compensation is None:
+            return None
+        return self.compensation.bias([row[layer] for row in self.plan.rows], self.live, self.sizes)
 
     def compensated(self, call: AttentionCall) -> AttentionCall:
         """An attention call as the model runs it."""
@@ -180,7 +171,7 @@ class PruningPass:
             )
         rows[:, layer:] = np.minimum(rows[:, layer:], np.array(kept)[:, None])
         self.plan, self._counts = replace(self.plan, counts=torch.from_numpy(rows)), None
-        self.choices = Choices.of(self.plan.rows, self.layout.num_visual, self.chain, self.prefill.layers)
+        self.choices = Choices.of(self.plan.rows, self.layout.num_visual, self.chain, self.layers)
 
     def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
         if self._counts is None:
@@ -199,14 +190,14 @@ class PruningPass:
             self.layout,
             live,
             counts,
-            self.prefill.embeddings,
+            self.embeddings,
             self.sizes,
             tuple(row[layer] - few for row, few in zip(self.plan.rows, self.layout.num_read, strict=True)),
             groups,
             hidden=self._states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._states(self.previous),
             text_hidden=self._states(hidden, self.layout.instruction_index) if scorer.needs_text_hidden else None,
-            vision=self.prefill.vision,
+            vision=self.vision,
             source=AttentionReader(self) if scorer.needs_attention or scorer.needs_entering else None,
             memo=self.memo,
         )

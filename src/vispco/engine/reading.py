@@ -124,7 +124,7 @@ class AttentionReader:
         return _SeenCall(call, places, live, columns, self.state.hidden_keys(live))
 
     def _probe(self, *, rotary: bool) -> AttentionCall:
-        entry, probe = self.state.entry, self.state.prefill.probe
+        entry, probe = self.state.entry, self.state.probe
         if entry is None or probe is None:
             raise InvalidInputError(
                 "A scorer whose tokens leave mid-layer cannot read the layer that they would enter next."
