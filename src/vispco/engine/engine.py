@@ -87,6 +87,13 @@ class Engine:
                 "leave its `with` block); two pruners on one model would both drop tokens."
             )
         undo = self._undo
+
+        def before(module: nn.Module, hook: Callable[..., Any]) -> None:
+            undo.callback(module.register_forward_pre_hook(Hook(self, hook), with_kwargs=True).remove)
+
+        def after(module: nn.Module, hook: Callable[..., Any]) -> None:
+            undo.callback(module.register_forward_hook(Hook(self, hook)).remove)
+
         try:
             masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
             self._flash = flash and not masks  # masks are given row by row
@@ -95,17 +102,17 @@ class Engine:
             if self.chain.taps_attention or masks:
                 dense_for = (self.text, self.base) if masks and flash else ()
                 self._install(AttentionTap(self.map.attentions, self._attend, dense_for))
-            hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(self.base, self._on_base), (self.text, self._on_text)]
             if self.model is not self.base:
-                hooks.insert(0, (self.model, self._on_model))
-            for module, before in hooks:
-                undo.callback(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True).remove)
+                before(self.model, self._on_model)
+            before(self.base, self._on_base)
+            before(self.text, self._on_text)
             for index, layer in enumerate(self.layers):
-                hook = Hook(self, partial(self._on_layer, index))
-                undo.callback(layer.register_forward_pre_hook(hook, with_kwargs=True).remove)
+                before(layer, partial(self._on_layer, index))
                 if self.chain.site_at(index + 1) == "mid":
-                    self._hook_ffn(index, self.family.ffn(layer))
-            undo.callback(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True).remove)
+                    ffn = self.family.ffn(layer)
+                    before(ffn, partial(self._on_ffn, index))
+                    after(ffn, self._after_ffn)
+            after(self.text, self._after_text)
             if self.options.pixels != 1.0:
                 for handle in interpolate_positions(self.family, self.model):
                     undo.callback(handle.remove)
@@ -135,18 +142,6 @@ class Engine:
         """Whether the pruner of this engine is on the model, perhaps once more."""
         engine = engine_on(self.base)
         return engine is not None and self.owner is not None and engine.owner is self.owner
-
-    def _hook_ffn(self, index: int, ffn: nn.Module) -> None:
-        def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
-            current = self.state.current
-            return (current.enter_ffn(index, args[0]), *args[1:]) if isinstance(current, PruningPass) else None
-
-        def leave_ffn(_: nn.Module, __: Any, output: Tensor) -> Any:
-            current = self.state.current
-            return current.leave_ffn(output) if isinstance(current, PruningPass) else None
-
-        self._undo.callback(ffn.register_forward_pre_hook(Hook(self, enter_ffn)).remove)
-        self._undo.callback(ffn.register_forward_hook(Hook(self, leave_ffn)).remove)
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:
@@ -326,7 +321,15 @@ class Engine:
         rest = {name: value for name, value in arguments.items() if name not in by_position}
         return tuple(arguments[name] for name in by_position), rest
 
-    def _after_text(self, _: nn.Module, __: Any, ___: Any, output: Any) -> Any:
+    def _on_ffn(self, index: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        current = self.state.current
+        return ((current.enter_ffn(index, args[0]), *args[1:]), kwargs) if isinstance(current, PruningPass) else None
+
+    def _after_ffn(self, _: nn.Module, __: Any, output: Tensor) -> Any:
+        current = self.state.current
+        return current.leave_ffn(output) if isinstance(current, PruningPass) else None
+
+    def _after_text(self, _: nn.Module, __: Any, output: Any) -> Any:
         state = self.state
         current, state.current = state.current, None
         state.untouched = 0

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.indexing import runs_of
 from vispco.core.layout import TokenLayout
 from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
@@ -210,6 +211,10 @@ class Family:
         for token in self.visual_token_ids(model):
             found |= (embeds == table(torch.tensor(token, device=embeds.device))).all(-1)
         return found
+
+    def visual_runs(self, model: nn.Module, inputs: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+        """(sample, start, end) of each run of neighbouring visual tokens, on the host."""
+        return runs_of(self.find_visual(model, inputs).cpu().numpy())
 
     def check_served(self, model: nn.Module) -> None:
         """Refuse a class that is known not to work, before anything is looked for in it."""
