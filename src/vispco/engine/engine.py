@@ -57,13 +57,13 @@ class Engine:
         model: nn.Module,
         chain: Chain,
         planner: Planner,
-        options: EngineOptions | None = None,
+        options: EngineOptions,
         *,
-        owner: object = None,
+        owner: object,
     ) -> None:
         self.model: nn.Module = unwrap(model)
         self.chain, self.planner, self.owner = chain.for_model(self.model), planner, owner
-        self.options = options or EngineOptions()
+        self.options = options
         self.family = family_of(self.model)
         self.family.check_served(self.model)
         self.base, self.text = self.family.base(self.model), self.family.text_model(self.model)
@@ -139,9 +139,9 @@ class Engine:
         tap.install()
 
     def _is_back(self) -> bool:
-        """Whether the pruner of this engine is on the model, perhaps once more."""
+        """Whether the pruner (owner) of this engine is on the model, perhaps once more."""
         engine = engine_on(self.base)
-        return engine is not None and self.owner is not None and engine.owner is self.owner
+        return engine is not None and engine.owner is self.owner
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:

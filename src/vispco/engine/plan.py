@@ -40,11 +40,13 @@ class TokenPlan:
         object.__setattr__(self, "rows", counts.tolist())
 
 
+_MOST_PLANS = 4096
+
+
 class PlanMemory:
     """Plans by what they follow from: the same object for the same key, so that the engine knows it again."""
 
-    def __init__(self, most: int = 4096) -> None:
-        self.most = most
+    def __init__(self) -> None:
         self._known: dict[Hashable, TokenPlan] = {}
 
     def recall(self, key: Hashable, make: Callable[[], TokenPlan]) -> TokenPlan:
@@ -52,7 +54,7 @@ class PlanMemory:
         found = self._known.get(key)
         if found is None:
             found = make()
-            if len(self._known) >= self.most:
+            if len(self._known) >= _MOST_PLANS:
                 self._known.clear()
             self._known[key] = found
         return found
