@@ -7,7 +7,7 @@ from typing import Any, Literal
 from torch import nn
 
 from vispco.check.laws import LAWS, LawBrokenError, Subject
-from vispco.check.prompts import prompter_for
+from vispco.check.prompts import Prompter, prompter_for
 from vispco.core.errors import VispcoError
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
@@ -39,7 +39,7 @@ class Report:
         return asdict(self)
 
 
-def check_model(model: nn.Module, scorer: str = "fastv") -> Report:
+def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter | None = None) -> Report:
     """Run all laws on a model; where everything is refused, one law tells why."""
     name = type(model).__name__
     try:
@@ -48,7 +48,7 @@ def check_model(model: nn.Module, scorer: str = "fastv") -> Report:
         first = max(LayerMap.of(family, model).last_mixing + 1, 1)
     except VispcoError as error:
         return Report(name, "refused", str(error), scorer)
-    subject = Subject(model, prompter_for(model), scorer, first)
+    subject = Subject(model, prompter or prompter_for(model), scorer, first)
     findings: list[_Finding] = []
     for law, check in LAWS.items():
         state, why = "holds", ""

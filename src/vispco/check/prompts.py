@@ -37,10 +37,12 @@ class Prompter:
     """Makes inputs for one model.
 
     stacked: whether features of pictures are one tensor [I, T, D] rather than a tuple of [T, D].
+    token_types: whether prompts come with token types.
     """
 
     model: nn.Module
     stacked: bool = False
+    token_types: bool = True
 
     @property
     def tokens(self) -> int:
@@ -104,7 +106,7 @@ class Prompter:
             inputs["mm_token_type_ids"] = visual
         if "moe_mm_token_type_ids" in takes:
             inputs["moe_mm_token_type_ids"] = visual
-        if "token_type_ids" in takes:
+        if "token_type_ids" in takes and self.token_types:
             inputs["token_type_ids"] = torch.zeros_like(visual) if self.answer_type else visual
         if "image_grid_thw" in takes and pictures:
             config: Any = self.model.config
