@@ -114,7 +114,7 @@ def test_only_what_the_scorer_in_charge_needs_is_computed(monkeypatch):
 
     read = []
     real = reading.received_attention
-    monkeypatch.setattr(reading, "received_attention", lambda *a: read.append(1) or real(*a))
+    monkeypatch.setattr(reading, "received_attention", lambda *a, **k: read.append(1) or real(*a, **k))
     model, x = build("llava"), inputs("llava", [DEFAULT])
     with torch.no_grad(), Pruner("random+fastv@2", Schedule((0.5, 0.4, 0.3, 0.3)))(model):
         model(**x)

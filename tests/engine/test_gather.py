@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vispco.core.indexing import take
-from vispco.engine.gather import MaskCut, Stage, gather_mask, merge, next_stage, restore, spread
+from vispco.engine.gather import Stage, gather_mask, merge, next_stage, restore, spread
 from vispco.scorers import top_tokens
 
 
@@ -70,7 +70,7 @@ def test_masks_are_cut_to_rows_and_keys_and_nobody_sees_fill():
     causal = torch.ones(4, 4, dtype=torch.bool).tril()[None, None]
     stage = Stage(torch.tensor([[1, 3], [2, 3]]), torch.tensor([[False, True], [True, True]]))
     for mask in (causal, torch.where(causal, 0.0, torch.finfo(torch.float32).min), None):
-        cut = gather_mask(mask, MaskCut(stage.positions, stage.positions, 0, stage.positions, stage.valid))
+        cut = gather_mask(mask, stage.positions, stage.positions, rows=stage.positions, valid=stage.valid)
         allowed = cut if cut.dtype == torch.bool else cut == 0
         assert allowed[:, 0].tolist() == [[[True, False], [False, True]], [[True, False], [True, True]]]
 
@@ -78,14 +78,14 @@ def test_masks_are_cut_to_rows_and_keys_and_nobody_sees_fill():
 def test_a_mask_that_begins_late_hides_what_lies_before_it():
     window = torch.ones(1, 1, 1, 3, dtype=torch.bool)
     slots = torch.tensor([[0, 4, 5, 6]])
-    cut = gather_mask(window, MaskCut(None, slots, 4, torch.tensor([[6]])))
+    cut = gather_mask(window, slots, torch.tensor([[6]]), offset=4)
     assert cut[0, 0, 0].tolist() == [False, True, True, True]
 
 
 def test_flash_masks_stay_flat():
     flat = torch.tensor([[False, True, True, True]])
     left = torch.tensor([[0, 2, 3]])
-    cut = gather_mask(flat, MaskCut(left, left, 0, left))
+    cut = gather_mask(flat, left, left, rows=left)
     assert cut.tolist() == [[False, True, True]]
 
 

@@ -267,7 +267,7 @@ def test_counts_are_absolute_not_a_chain_of_ratios():
 def test_rows_that_are_summed_in_blocks_are_all_counted(scorer, monkeypatch):
     model, x = build("llava"), batch("llava", "left")
     whole = logits(model, x, Pruner(scorer, SCHEDULE))
-    monkeypatch.setattr("vispco.engine.rows.BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr("vispco.engine.rows._BLOCK_ELEMENTS", 1)
     assert (logits(model, x, Pruner(scorer, SCHEDULE)) - whole)[text_of(x)].abs().max() <= TOLERANCE
 
 

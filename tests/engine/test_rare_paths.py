@@ -64,7 +64,7 @@ def test_a_cache_is_cropped_up_to_the_prompt_and_not_one_token_further(tail):
     """A prompt of 9 tokens, of which 5 were kept, its last `tail` ones written by the model itself; then 3 more."""
     for remove in range(1, 6):
         layer = PrunedLayer(prompt([], 0), 0)
-        layer.announce(prompt([0, 3, 6, 7, 8], 9, tail), 9)
+        layer.pending = (prompt([0, 3, 6, 7, 8], 9, tail), 9)
         filled(layer, 5, 3)
         assert layer.get_seq_length() == 12
         if remove <= 3 + tail:
@@ -142,15 +142,15 @@ def test_a_picture_behind_a_text_longer_than_the_window_sees_the_end_of_that_tex
 
 def test_a_window_that_moves_on_forgets_the_first_tokens():
     """Five tokens of nine are kept; the window of six holds five entries, the newest."""
-    layer = PrunedSlidingLayer(6, prompt([], 0), 0)
-    layer.announce(prompt([0, 3, 6, 7, 8], 9), 9)
+    layer = PrunedSlidingLayer(prompt([], 0), 0, sliding_window=6)
+    layer.pending = (prompt([0, 3, 6, 7, 8], 9), 9)
     filled(layer, 5)
     slots = [0, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
     for new in range(1, 4):
         filled(layer, 1)
         assert layer.held() == 5
         assert layer.entries()[0].tolist() == [slots[new : new + 5]]
-    layer.announce(prompt([13, 14], 15), 3)  # a second picture: token 12 leaves
+    layer.pending = (prompt([13, 14], 15), 3)  # a second picture: token 12 leaves
     filled(layer, 2)
     assert layer.entries()[0].tolist() == [[9, 10, 11, 13, 14]]
     assert layer.get_seq_length() == 15
@@ -159,8 +159,8 @@ def test_a_window_that_moves_on_forgets_the_first_tokens():
 @pytest.mark.parametrize("remove", range(1, 5))
 def test_a_window_that_has_moved_on_is_cropped_up_to_the_prompt(remove):
     """Of the five entries that it holds, two are of the prompt."""
-    layer = PrunedSlidingLayer(6, prompt([], 0), 0)
-    layer.announce(prompt([0, 3, 6, 7, 8], 9), 9)
+    layer = PrunedSlidingLayer(prompt([], 0), 0, sliding_window=6)
+    layer.pending = (prompt([0, 3, 6, 7, 8], 9), 9)
     filled(layer, 5)
     for _ in range(3):
         filled(layer, 1)

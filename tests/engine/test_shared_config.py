@@ -13,7 +13,7 @@ import torch
 
 from tiny import BUILDERS, DEFAULT, FIRST_CLASS, build, inputs
 from vispco import Pruner, Schedule
-from vispco.engine.attention import PREFIX, TappedConfig
+from vispco.engine.attention import PREFIX, _TappedConfig
 from vispco.engine.vision import encode_pictures
 from vispco.scorers import Chain
 
@@ -203,6 +203,6 @@ def test_a_copy_of_an_attention_module_inside_the_block_has_a_plain_config():
     attention = model.model.language_model.layers[0].self_attn
     with Pruner("fastv", CURVES[0])(model):
         for made in (copy.deepcopy(attention).config, pickle.loads(pickle.dumps(attention.config))):  # noqa: S301 - made here
-            assert not isinstance(made, TappedConfig)
+            assert not isinstance(made, _TappedConfig)
             assert made.to_dict() == model.config.text_config.to_dict()
             assert made._attn_implementation == "sdpa"

@@ -12,7 +12,7 @@ from vispco.core.errors import VispcoError
 from vispco.engine.layer_map import LayerMap
 from vispco.families import family_of
 
-Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]
+_Verdict = Literal["right", "wrong", "crash", "refused", "no visual tokens", "no twin"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Report:
     """Findings on one model."""
 
     model_class: str
-    verdict: Verdict
+    verdict: _Verdict
     why: str = ""
     scorer: str = "fastv"
     first: int = 1
@@ -51,32 +51,27 @@ def check_model(model: nn.Module, scorer: str = "fastv", *, prompter: Prompter |
     subject = Subject(model, prompter or prompter_for(model), scorer, first)
     findings: list[_Finding] = []
     for law, check in LAWS.items():
-        findings.append(_run_law(law, check, subject))
-        if findings[-1].state == "refused" and not any(f.state == "holds" for f in findings):
+        state, why = "holds", ""
+        try:
+            check(subject)
+        except LawBrokenError as error:
+            state, why = "broken", str(error)
+        except VispcoError as error:
+            state, why = "refused", str(error)
+        except Exception as error:  # noqa: BLE001 - a crash is a finding
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
+            state, why = "crash", f"{type(error).__name__}: {''.join(str(error).splitlines()[:1])} ({place})"
+        findings.append(_Finding(law, state, why))
+        if state == "refused" and not any(f.state == "holds" for f in findings):
             break
     return Report(name, *_verdict(findings), scorer, first, tuple(findings))
 
 
-def _run_law(law: str, check: Any, subject: Subject) -> _Finding:
-    """Run one law; what goes wrong is part of the finding."""
-    try:
-        check(subject)
-    except LawBrokenError as error:
-        return _Finding(law, "broken", str(error))
-    except VispcoError as error:
-        return _Finding(law, "refused", str(error))
-    except Exception as error:  # noqa: BLE001 - a crash is a finding
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}"
-        return _Finding(
-            law, "crash", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} ({place})"
-        )
-    return _Finding(law, "holds")
-
-
-def _verdict(findings: list[_Finding]) -> tuple[Verdict, str]:
-    for state, verdict in (("broken", "wrong"), ("crash", "crash"), ("refused", "refused")):
+def _verdict(findings: list[_Finding]) -> tuple[_Verdict, str]:
+    verdicts: dict[str, _Verdict] = {"broken": "wrong", "crash": "crash", "refused": "refused"}
+    for state, verdict in verdicts.items():
         for finding in findings:
             if finding.state == state:
-                return verdict, f"{finding.law.replace('_', ' ')}: {finding.why}"  # type: ignore[return-value]
+                return verdict, f"{finding.law.replace('_', ' ')}: {finding.why}"
     return "right", ""

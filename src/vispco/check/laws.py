@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vispco.check.oracle import oracle_prefill, sliced_prefill
-from vispco.check.prompts import ONE, TWO, Prompter
+from vispco.check.prompts import ONE, TWO, Prompter, copied
 from vispco.check.twin import FIRST_WORD
 from vispco.core.errors import VispcoError
 from vispco.core.schedule import Schedule
@@ -59,7 +59,10 @@ class LawBrokenError(Exception):
 def full_retention_is_bit_identical(subject: Subject) -> None:
     inputs = subject.prompter(_SAMPLES)
     whole = _logits(subject, inputs)
-    for mode in _modes(subject):
+    modes: list[Any] = ["drop"]
+    with suppress(VispcoError), subject.pruner(mode="mask")(subject.model):
+        modes.append("mask")
+    for mode in modes:
         kept = _logits(subject, inputs, subject.pruner(Schedule.full(subject.num_layers), mode=mode))
         if not torch.equal(kept, whole):
             raise LawBrokenError(f"with all tokens kept ({mode}) logits differ by {_largest(kept - whole):.1e}")
@@ -145,7 +148,7 @@ def caches_hold_what_the_schedule_says(subject: Subject) -> None:
     text = int((~subject.prompter.visual(inputs)).sum())
     with _no_stop(subject.model), subject.pruner()(subject.model):
         out = subject.model.generate(  # type: ignore[operator]
-            **_copied(inputs), max_new_tokens=1, do_sample=False, return_dict_in_generate=True, pad_token_id=0
+            **copied(inputs), max_new_tokens=1, do_sample=False, return_dict_in_generate=True, pad_token_id=0
         )
     cache = out.past_key_values
     for i, layer in enumerate(cache.layers):
@@ -161,14 +164,15 @@ def caches_hold_what_the_schedule_says(subject: Subject) -> None:
 def a_sample_in_a_batch_equals_it_alone(subject: Subject) -> None:
     for side in ("left", "right"):
         inputs = subject.prompter(_SAMPLES, side=side)
-        together = _logits(subject, inputs, subject.pruner())
+        whole, pruned = _logits(subject, inputs), _logits(subject, inputs, subject.pruner())
         for b in range(len(_SAMPLES)):
-            if not _padding_is_exact(subject, inputs, b):
+            alone, real = subject.prompter.alone(_SAMPLES, b), inputs["attention_mask"][b].bool()
+            single = _logits(subject, alone)
+            if not _largest(whole[b][real][None] - single) <= _TOLERANCE * _spread(single):
                 continue  # the unpruned model itself is not the same in a batch
-            alone = subject.prompter.alone(_SAMPLES, b)
             single = _logits(subject, alone, subject.pruner())
-            mine = together[b][inputs["attention_mask"][b].bool()][None]
-            _compare(mine, single, _text(subject, alone), f"logits of a sample padded on the {side} and alone")
+            what = f"logits of a sample padded on the {side} and alone"
+            _compare(pruned[b][real][None], single, _text(subject, alone), what)
 
 
 def generated_tokens_are_those_of_one_pass(subject: Subject) -> None:
@@ -204,7 +208,7 @@ def _forced_and_stepwise(
     """Logits [1, n, V] of one pass over prompt and answer (alone: over the prompt), and of the steps that wrote it."""
     with _no_stop(subject.model), nullcontext() if pruner is None else pruner(subject.model):
         out = subject.model.generate(  # type: ignore[operator]
-            **_copied(inputs),
+            **copied(inputs),
             max_new_tokens=_NEW,
             do_sample=False,
             return_dict_in_generate=True,
@@ -250,22 +254,6 @@ def _no_stop(model: Any) -> Iterator[None]:
         config.eos_token_id, config.suppress_tokens = before
 
 
-def _modes(subject: Subject) -> tuple[Any, ...]:
-    try:
-        with subject.pruner(mode="mask")(subject.model):
-            return ("drop", "mask")
-    except VispcoError:
-        return ("drop",)
-
-
-def _padding_is_exact(subject: Subject, inputs: dict[str, Any], b: int) -> bool:
-    whole = _logits(subject, inputs)
-    alone = subject.prompter.alone(_SAMPLES, b)
-    single = _logits(subject, alone)
-    mine = whole[b][inputs["attention_mask"][b].bool()][None]
-    return _largest(mine - single) <= _TOLERANCE * _spread(single)
-
-
 def _longer(inputs: dict[str, Any], sequences: Tensor, answer_type: int) -> dict[str, Any]:
     out = {**inputs, "input_ids": sequences, "attention_mask": torch.ones_like(sequences)}
     for key in ("mm_token_type_ids", "token_type_ids", "moe_mm_token_type_ids"):
@@ -281,14 +269,9 @@ def _longer(inputs: dict[str, Any], sequences: Tensor, answer_type: int) -> dict
     return out
 
 
-def _copied(inputs: dict[str, Any]) -> dict[str, Any]:
-    """transformers writes into the dictionary of features."""
-    return {k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}
-
-
 @torch.no_grad()
 def _call(subject: Subject, inputs: dict[str, Any]) -> Tensor:
-    logits: Tensor = subject.model(**_copied(inputs), use_cache=False).logits
+    logits: Tensor = subject.model(**copied(inputs), use_cache=False).logits
     return logits
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
+from vispco.check.prompts import copied
 from vispco.families import family_of
 
 _NAME = "vispco_check_oracle"
@@ -64,8 +65,7 @@ class _Oracle:
             causal = options.get("is_causal")
             if self.implied and (getattr(module, "is_causal", True) if causal is None else causal):
                 mask = mask.tril()
-            mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
-        elif mask.dtype == torch.bool:
+        if mask.dtype == torch.bool:
             mask = torch.zeros(mask.shape).masked_fill(~mask, torch.finfo(torch.float32).min)
         gone = [v for v in self.visual if v not in self.live]
         mask = mask.clone()
@@ -123,8 +123,7 @@ def oracle_prefill(
     try:
         for config, _ in before:
             config._attn_implementation = _NAME  # noqa: SLF001
-        copied = {k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}
-        logits: Tensor = model(**copied, use_cache=False).logits
+        logits: Tensor = model(**copied(inputs), use_cache=False).logits
     finally:
         _CURRENT.pop()
         for handle in handles:
@@ -164,9 +163,7 @@ def sliced_prefill(model: Any, inputs: dict[str, Any], kept: Sequence[Sequence[i
     layers = family_of(model).layers(model)
     handles = [layer.register_forward_pre_hook(enter(i), with_kwargs=True) for i, layer in enumerate(layers)]
     try:
-        logits: Tensor = model(
-            **{k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}, use_cache=False
-        ).logits
+        logits: Tensor = model(**copied(inputs), use_cache=False).logits
     finally:
         for handle in handles:
             handle.remove()

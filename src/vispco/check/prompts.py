@@ -16,8 +16,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from vispco.check.twin import FIRST_WORD, IMAGE, OVERRIDES, PAD, VOCAB, WIDTH
 from vispco.families import family_of
 
-_ROWS, _COLUMNS = 3, 4
-_TOKENS = _ROWS * _COLUMNS  # of one picture
+_ROWS, _COLUMNS = 3, 4  # of one picture
 Piece = int | str
 """A number of words, or 'picture'."""
 ONE: tuple[Piece, ...] = (3, "picture", 5)
@@ -48,17 +47,18 @@ class Prompter:
     @property
     def tokens(self) -> int:
         """Visual tokens of a picture."""
-        return int(OVERRIDES.get(self._kind, {}).get("tokens", _TOKENS))
+        return int(self._odd.get("tokens", _ROWS * _COLUMNS))
 
     @property
     def answer_type(self) -> int:
         """The token type of what the model writes."""
-        return int(OVERRIDES.get(self._kind, {}).get("answer_type", 0))
+        return int(self._odd.get("answer_type", 0))
 
     @property
-    def _kind(self) -> str:
+    def _odd(self) -> Mapping[str, Any]:
+        """What the model's class needs besides."""
         config: Any = self.model.config
-        return str(config.model_type)
+        return OVERRIDES.get(config.model_type, {})
 
     def __call__(self, samples: Sequence[Sequence[Piece]], *, side: str = "left") -> dict[str, Any]:
         """Inputs of a batch, padded on one side."""
@@ -86,12 +86,12 @@ class Prompter:
 
     def _image_id(self) -> int:
         known = family_of(self.model).visual_token_ids(self.model)
-        return int(OVERRIDES.get(self._kind, {}).get("image_id", known[0] if known else IMAGE))
+        return int(self._odd.get("image_id", known[0] if known else IMAGE))
 
     def _ids(self, sample: Sequence[Piece], number: int) -> list[int]:
         draw = torch.Generator().manual_seed(100 + number)
         out: list[int] = []
-        before, after = OVERRIDES.get(self._kind, {}).get("around", ((), ()))
+        before, after = self._odd.get("around", ((), ()))
         for piece in sample:
             if isinstance(piece, int):
                 out += torch.randint(FIRST_WORD, VOCAB, (piece,), generator=draw).tolist()
@@ -109,62 +109,57 @@ class Prompter:
         if "token_type_ids" in takes and self.token_types:
             inputs["token_type_ids"] = torch.zeros_like(visual) if self.answer_type else visual
         if "image_grid_thw" in takes and pictures:
-            merge = self._merge()
+            config: Any = self.model.config
+            vision = getattr(config, "vision_config", config)
+            sizes = (getattr(vision, each, None) for each in ("spatial_merge_size", "merge_size", "merge_kernel_size"))
+            merge = next((each if isinstance(each, int) else each[0] for each in sizes if each is not None), 1)
             inputs["image_grid_thw"] = torch.tensor([[1, _ROWS * merge, _COLUMNS * merge]] * len(pictures))
         if not pictures:
             return inputs
-        odd = OVERRIDES.get(self._kind, {})
-        if "inputs" in odd:
-            return {**inputs, **self._pixels(odd["inputs"], pictures)}
-        if odd.get("masked"):
-            features = torch.cat([self.random(number, k, self.tokens, self._width()) for number, k in pictures])
+        if "inputs" in self._odd:
+            return {**inputs, **self._pixels(self._odd["inputs"], pictures)}
+        if self._odd.get("masked"):
+            features = torch.cat(self._features(pictures))
             return {**inputs, "image_embeds": features, "image_embeds_position_mask": visual}
-        return {**inputs, "mm_encoder_outputs": {"image": self.encoded(pictures)}}
+        return {**inputs, "mm_encoder_outputs": {"image": self._encoded(pictures)}}
 
     def _pixels(self, shapes: Mapping[str, Any], pictures: list[tuple[int, int]]) -> dict[str, Any]:
         """Inputs by shape, one row a picture; a number is a number of words."""
         return {
             name: torch.arange(shape).add(FIRST_WORD).expand(len(pictures), -1)
             if isinstance(shape, int)
-            else torch.stack([self.random(number, k, *shape) for number, k in pictures])
+            else torch.stack([self._random(number, k, *shape) for number, k in pictures])
             for name, shape in shapes.items()
         }
 
-    def encoded(self, pictures: list[tuple[int, int]]) -> _EncodedPictures:
-        features = [self.random(number, k, self.tokens, self._width()) for number, k in pictures]
+    def _encoded(self, pictures: list[tuple[int, int]]) -> _EncodedPictures:
+        features = self._features(pictures)
         config: Any = self.model.config
-        deep = getattr(getattr(config, "vision_config", None), "deepstack_visual_indexes", None) or ()
+        layers = self._odd.get("deepstack_layers")
+        deep = layers or getattr(getattr(config, "vision_config", None), "deepstack_visual_indexes", None)
         out = _EncodedPictures(pooler_output=torch.stack(features) if self.stacked else tuple(features))
         out.last_hidden_state = torch.stack(features)
-        layers = OVERRIDES.get(self._kind, {}).get("deepstack_layers")
-        if layers:
-            deep = layers
         if deep:
-            out.deepstack_features = [
-                tuple(self.random(number, k, self.tokens, self._width(), salt=1 + level) for number, k in pictures)
-                for level in range(len(deep))
-            ]
-        if layers:
-            out.deepstack_features = [(layer, list(f)) for layer, f in zip(layers, out.deepstack_features, strict=True)]
+            added = [self._features(pictures, salt=1 + level) for level in range(len(deep))]
+            out.deepstack_features = (
+                list(zip(layers, added, strict=True)) if layers else [tuple(each) for each in added]
+            )
         return out
 
-    def random(self, number: int, picture: int, *shape: int, salt: int = 0) -> Tensor:
+    def _features(self, pictures: list[tuple[int, int]], salt: int = 0) -> list[Tensor]:
+        text: Any = self.model.get_input_embeddings()  # type: ignore[operator]
+        width = int(getattr(text, "embedding_dim", WIDTH))
+        return [self._random(number, k, self.tokens, width, salt=salt) for number, k in pictures]
+
+    def _random(self, number: int, picture: int, *shape: int, salt: int = 0) -> Tensor:
         """Numbers that belong to one picture of one sample, whatever batch it is in."""
         draw = torch.Generator().manual_seed(1000 * salt + 10 * number + picture + 7)
         return torch.randn(*shape, generator=draw)
 
-    def _width(self) -> int:
-        text: Any = self.model.get_input_embeddings()  # type: ignore[operator]
-        return int(getattr(text, "embedding_dim", WIDTH))
 
-    def _merge(self) -> int:
-        config: Any = self.model.config
-        vision = getattr(config, "vision_config", config)
-        for name in ("spatial_merge_size", "merge_size", "merge_kernel_size"):
-            found = getattr(vision, name, None)
-            if found is not None:
-                return int(found if isinstance(found, int) else found[0])
-        return 1
+def copied(inputs: dict[str, Any]) -> dict[str, Any]:
+    """The same inputs for one more call: transformers writes into the dictionary of features."""
+    return {k: dict(v) if isinstance(v, dict) else v for k, v in inputs.items()}
 
 
 @torch.no_grad()

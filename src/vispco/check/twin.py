@@ -26,8 +26,8 @@ OVERRIDES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("overrides.yaml").read_text(encoding="utf-8")
 )
 LAYERS, WIDTH, VOCAB = 4, 32, 96
-PAD, _BOS, _EOS = 0, 1, 2
-IMAGE, _VIDEO = 5, 6
+PAD, IMAGE = 0, 5
+_TOKENS = {"pad_token": PAD, "bos_token": 1, "eos_token": 2, "image_token": IMAGE, "video_token": 6}
 _FIRST_OTHER = 8  # special tokens that are neither pictures nor videos
 FIRST_WORD = 48
 _MOST_WEIGHTS = 40_000_000
@@ -96,14 +96,14 @@ def quiet() -> Iterator[None]:
             logging.set_verbosity(before)
 
 
-def _twin_config(config: PreTrainedConfig, changes: Mapping[str, Any] | None = None) -> PreTrainedConfig:
+def _twin_config(config: PreTrainedConfig, changes: Mapping[str, Any]) -> PreTrainedConfig:
     """A config of the same class whose model has about a million weights or fewer; `changes` are made at the end."""
     data = json.loads(json.dumps(config.to_dict(), default=str))
     _shrink(data, root=True)
     _number_tokens(data, {})
     odd = OVERRIDES.get(config.model_type, {})
     _merge(data, copy.deepcopy(odd.get("config", {})))
-    _merge(data, copy.deepcopy(dict(changes or {})))
+    _merge(data, copy.deepcopy(dict(changes)))
     for key in ("architectures", "transformers_version", "_name_or_path", "quantization_config"):
         data.pop(key, None)
     small = CONFIG_MAPPING[config.model_type](**{k: v for k, v in data.items() if k != "model_type"})
@@ -114,13 +114,13 @@ def _twin_config(config: PreTrainedConfig, changes: Mapping[str, Any] | None = N
 
 
 def twin_of(
-    config: PreTrainedConfig | str, changes: Mapping[str, Any] | None = None, *, seed: int = 0, attention: str = "sdpa"
+    config: PreTrainedConfig | str, changes: Mapping[str, Any] | None = None, *, attention: str = "sdpa"
 ) -> PreTrainedModel:
     """A tiny random model of the class that a config, or a `model_type`, belongs to."""
     from transformers import AutoModelForImageTextToText  # noqa: PLC0415 - it costs a second
 
     given = CONFIG_MAPPING[config]() if isinstance(config, str) else config
-    small = _twin_config(given, changes)
+    small = _twin_config(given, changes or {})
     model_class = AutoModelForImageTextToText._model_mapping[type(small)]  # noqa: SLF001 - the only public way loads weights
     with torch.device("meta"):
         weights = sum(p.numel() for p in model_class(copy.deepcopy(small)).parameters())
@@ -129,7 +129,7 @@ def twin_of(
             f"The tiny twin of {model_class.__name__} would have {weights:,} weights: the sizes in its config are not known "
             "to vispco. Give the real weights instead of the config alone."
         )
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model: PreTrainedModel = model_class(small)
     # Weights so large that attention prefers some tokens, and no part that is zero, which would hide mistakes.
     for name, parameter in model.named_parameters():
@@ -226,24 +226,14 @@ def _size_heads(data: dict[str, Any]) -> None:
 
 def _number_tokens(data: dict[str, Any], known: dict[str, int]) -> None:
     """Give special tokens ids inside the small vocabulary, the same name the same id everywhere."""
+    others = ("im_start_id", "im_end_id", "im_newline_id")
     for key, value in data.items():
         if isinstance(value, dict):
             _number_tokens(value, known)
-        elif key.endswith(("_token_id", "_token_index", "_patch_id")) or key in (
-            "im_start_id",
-            "im_end_id",
-            "im_newline_id",
-        ):
+        elif key.endswith(("_token_id", "_token_index", "_patch_id")) or key in others:
             name = key.removesuffix("_id").removesuffix("_index")
-            fixed = {
-                "pad_token": PAD,
-                "bos_token": _BOS,
-                "eos_token": _EOS,
-                "image_token": IMAGE,
-                "video_token": _VIDEO,
-            }
-            if name in fixed:
-                data[key] = fixed[name]
+            if name in _TOKENS:
+                data[key] = _TOKENS[name]
             elif value is not None:
                 known.setdefault(name, _FIRST_OTHER + len(known))
                 data[key] = known[name]

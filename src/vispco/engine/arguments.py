@@ -7,17 +7,18 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from vispco.core.errors import UnsupportedModelError
 from vispco.core.indexing import cut_tokens, take
-from vispco.engine.cache import TrackedLayer, track, tracked
+from vispco.engine.cache import PrunedLayer, track, tracked
 from vispco.engine.compensation import with_bias
-from vispco.engine.gather import MaskCut, Stage, causal_mask, gather_mask, let_fill_see_itself
-from vispco.engine.kept import KeptTokens, ShownKeys, SlotNotes, cut_columns, joined_bias, with_closed_columns
+from vispco.engine.gather import Stage, causal_mask, gather_mask, let_fill_see_itself
+from vispco.engine.kept import KeptTokens, ShownKeys, SlotNotes, cut_columns, joined_bias
 from vispco.engine.layer_map import LayerMap
 
 Arguments = dict[str, Any]
-OWN = ("hidden_states", "attention_mask", "past_key_values", "shared_kv_states")
+_OWN = ("hidden_states", "attention_mask", "past_key_values", "shared_kv_states")
 """Arguments that are not simply cut token by token."""
 T = TypeVar("T")
 
@@ -25,6 +26,8 @@ T = TypeVar("T")
 @dataclass(eq=False)
 class ArgumentCutter:
     """Cuts the arguments of layers in one forward pass, once for all layers that are handed the same ones.
+
+    It serves a pruned prefill, and by itself a pass on a cache that was pruned before: a decoding step, or text alone.
 
     layers: of the model.
     batch, length: of the tokens that this pass brings; past: how many the cache has seen before; device: of the inputs.
@@ -74,10 +77,10 @@ class ArgumentCutter:
             if mask is not None and mask.dim() == 2:  # which of the tokens that are left are real
                 here = take(mask, self.stage.positions.to(mask.device))
                 valid = here if valid is None else here * valid.to(here.device)
-            return {**self._cut_values(arguments), "attention_mask": valid}
+            return self._cut_values(arguments, valid)
         rotary: Any = arguments.get("position_embeddings")  # they lie where the layer runs
         first = rotary[0] if type(rotary) in (tuple, list) else rotary
-        coming = self._on(getattr(first, "device", self.device))
+        coming = self._new.to(getattr(first, "device", self.device))
         if cache is not None:
             held = track(cache, layer, coming)
             held.expected = True
@@ -89,23 +92,21 @@ class ArgumentCutter:
         if held is None or not held.held():  # layers that are handed the same get the same
             given = (mask, *arguments.values())
             key = ("all", *map(id, given))
-            new = self._once(
-                key, lambda: {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, None)}, *given
-            ).copy()
+            new = self._once(key, lambda: self._cut_values(arguments, self._cut_mask(mask, None)), *given).copy()
         else:
-            new = {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, held)}
+            new = self._cut_values(arguments, self._cut_mask(mask, held))
         if held is not None:
-            held.announce(coming, self.length)
+            held.pending = (coming, self.length)
         return new
 
-    def _cut_values(self, arguments: Arguments) -> Arguments:
-        """Arguments with one value per token, cut to the tokens that are left."""
+    def _cut_values(self, arguments: Arguments, mask: Tensor | None) -> Arguments:
+        """Arguments with one value per token, cut to the tokens that are left; `mask` has been cut."""
         assert self.stage is not None  # noqa: S101 - asked by `cut`
-        positions, new = self.stage.positions, dict(arguments)
+        positions, new = self.stage.positions, {**arguments, "attention_mask": mask}
         for name, value in arguments.items():
             if name == "position_ids" and self.flat_masks and arguments.get("position_embeddings") is not None:
                 new[name] = None  # gaps in them would look like packed sequences to flash attention
-            elif name not in OWN and value is not None and not isinstance(value, bool | int | float | str):
+            elif name not in _OWN and value is not None and not isinstance(value, bool | int | float | str):
                 cut = partial(cut_tokens, value, positions, self.batch, self.length)
                 new[name] = self._once((name, id(value)), cut, value)
         return new
@@ -123,7 +124,7 @@ class ArgumentCutter:
             if cache is not None and shown.stage is not self.stage:
                 notes = SlotNotes.of(self.stage, self.length, self._new.bias)
                 track(cache, source, self._new).closed[layer] = notes
-            return {**self._cut_values(arguments), "attention_mask": self._cut_mask(mask, None)}
+            return self._cut_values(arguments, self._cut_mask(mask, None))
         held = tracked(cache, source)
         if held is None or shown.kept is None:
             return arguments
@@ -131,31 +132,17 @@ class ArgumentCutter:
         if mask is None and bias is None and (valid is None or self.flat_masks):
             return {**arguments, "attention_mask": valid}
         width = self.past + self.length if mask is None else mask.shape[-1]
-        cut = MaskCut(None, slots, self.past + self.length - width, self._rows()[0], valid)
-        return {**arguments, "attention_mask": self._biased(gather_mask(mask, cut), bias, slots)}
+        cut = gather_mask(mask, slots, self._rows()[0], offset=self.past + self.length - width, valid=valid)
+        return {**arguments, "attention_mask": self._biased(cut, bias, slots)}
 
-    def _on(self, device: torch.device) -> KeptTokens:
-        """This pass's tokens, for caches on a device."""
-        assert self._new is not None  # noqa: S101 - asked by `cut`
-        if self._new.slots.device == device:
-            return self._new
-        new = self._new
-        return self._once(
-            ("kept", device),
-            lambda: KeptTokens(
-                new.slots.to(device),
-                None if new.valid is None else new.valid.to(device),
-                self.past + self.length,
-                bias=None if new.bias is None else new.bias.to(device),
-            ),
-        )
-
-    def _cut_columns(self, mask: Tensor | None, held: TrackedLayer) -> Tensor | None:
+    def _cut_columns(self, mask: Tensor | None, held: PrunedLayer) -> Tensor | None:
         """No token of this pass is dropped; each attends to what the layer holds: a decoding step, or text alone."""
         kept, first, number = held.kept, held.first, held.held() + self.length
         if mask is not None:
             offset = self.past + self.length - mask.shape[-1]  # the position of the mask's first column
-            widened = self._once(("widened", id(mask)), lambda: with_closed_columns(mask, offset + 1), mask)
+            closed = torch.finfo(mask.dtype).min if mask.is_floating_point() else 0
+            pad = partial(functional.pad, mask, (offset + 1, 0), value=closed)  # with closed columns in front
+            widened = self._once(("widened", id(mask)), pad, mask)
             key = ("columns", id(mask), id(kept), first, number)
 
             def cut() -> Tensor | None:
@@ -171,7 +158,7 @@ class ArgumentCutter:
             return opened[:, 0, 0] if self.flat_masks and opened is not None else opened
         return self._cut_mask(None, held)
 
-    def _cut_mask(self, mask: Tensor | None, past: TrackedLayer | None) -> Tensor | None:
+    def _cut_mask(self, mask: Tensor | None, past: PrunedLayer | None) -> Tensor | None:
         """The mask of a layer for the tokens that are left, cut once for all layers with the same mask and the same cached tokens."""
         kept, first, number = (None, 0, 0) if past is None else (past.kept, past.first, past.held())
         key = ("mask", id(mask), id(kept), first, number)
@@ -192,7 +179,8 @@ class ArgumentCutter:
         if mask is not None or not self.flat_masks:
             width = self.past + self.length if mask is None else mask.shape[-1]
             places = None if self.stage is None else self.stage.positions
-            found = gather_mask(mask, MaskCut(places, slots, self.past + self.length - width, rows, valid))
+            offset = self.past + self.length - width
+            found = gather_mask(mask, slots, rows, rows=places, offset=offset, valid=valid)
             found = self._biased(found, bias, slots)
         self._done[key] = (found, (mask, kept))
         return found

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import torch
@@ -28,29 +28,12 @@ FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4")
 Attended: TypeAlias = tuple[Tensor, Tensor | None]
 
 
-@dataclass(frozen=True, eq=False)
-class _OwnFunction:
-    """The attention function that a module runs without a tap; configs take long to say its name, so it is asked for once."""
-
-    function: Callable[..., tuple[Tensor, Tensor | None]]
-    is_flash: bool
-
-    @classmethod
-    def of(cls, module: nn.Module, name: str) -> _OwnFunction:
-        """The function of a name, as the module would look it up."""
-        home: Any = sys.modules[type(module).__module__]
-        if name == "eager":
-            return cls(home.eager_attention_forward, is_flash=False)
-        return cls(getattr(home, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)[name], name in FLASH)
-
-
 @dataclass(eq=False)
 class AttentionCall:
     """One call of an attention function.
 
     query: [B, H, M, d]; key, value: [B, H_kv, K, d], the cached ones first. mask: [B or 1, 1, M, K] boolean or additive,
     [B, K] boolean (flash attention), or None. options: the rest of the call (`scaling`, `softcap`, `s_aux`, ...).
-    own: what the module runs without a tap, where it is known.
 
     What follows from them, as transformers' own functions read it: scale and softcap of the logits; sinks: logits [H] of an extra
     key that takes attention and gives nothing; is_causal: whether a call without a mask hides the future.
@@ -62,7 +45,6 @@ class AttentionCall:
     value: Tensor | None
     mask: Tensor | None
     options: dict[str, Any] = field(default_factory=dict)
-    own: _OwnFunction | None = None
     scale: float = field(init=False)
     softcap: float | None = field(init=False)
     sinks: Tensor | None = field(init=False)
@@ -78,15 +60,20 @@ class AttentionCall:
         """The part of one query head."""
         shared = head * self.key.shape[1] // self.query.shape[1]
         query, key = self.query[:, head : head + 1], self.key[:, shared : shared + 1]
-        return AttentionCall(self.module, query, key, None, self.mask, self.options)
+        return replace(self, query=query, key=key, value=None)
 
     def run(self) -> Attended:
-        """The model's own attention function on this call."""
-        own = self.own or _OwnFunction.of(self.module, implementation_of(self.module))
+        """The model's own attention function on this call, as its file looks it up."""
         module: Any = self.module
-        if own.is_flash:
-            module = _WithOwnName(self.module)  # flash attention reads the implementation's name from the config
-        out: Attended = own.function(module, self.query, self.key, self.value, self.mask, **self.options)
+        home: Any = sys.modules[type(module).__module__]
+        name = implementation_of(module)
+        if name == "eager":
+            function = home.eager_attention_forward
+        else:
+            function = getattr(home, "ALL_ATTENTION_FUNCTIONS", ALL_ATTENTION_FUNCTIONS)[name]
+        if name in FLASH:
+            module = _WithOwnName(module)  # flash attention reads the implementation's name from the config
+        out: Attended = function(module, self.query, self.key, self.value, self.mask, **self.options)
         return out
 
 
@@ -97,11 +84,7 @@ class ProbedCall(Exception):  # noqa: N818 - it carries a result out of a layer 
         self.call = call
 
 
-Handler: TypeAlias = Callable[[int, AttentionCall], Attended]
-"""(layer index, call) -> what the attention function returns."""
-
-
-class TappedConfig:
+class _TappedConfig:
     """A module's own view of its config while taps are on it: the same, but for the name of the attention function.
 
     Other modules, and other models, may have the same config, and do not notice. A copy of the view is a copy of the config.
@@ -110,23 +93,17 @@ class TappedConfig:
     plain: Any
     dense: bool
     taps: list[tuple[AttentionTap, int]]
-    own: tuple[str, _OwnFunction] | None
-    """The name of the function that the module runs without a tap, and the function, once it was called."""
 
     def __init__(self, config: Any, *, dense: bool = False) -> None:
-        vars(self).update(plain=config, dense=dense, taps=[], own=None)
-
-    @property
-    def own_name(self) -> str:
-        name: str = self.plain._attn_implementation  # noqa: SLF001 - transformers' only name for it
-        return "sdpa" if self.dense and name in FLASH else name
+        vars(self).update(plain=config, dense=dense, taps=[])
 
     @property
     def _attn_implementation(self) -> str:
         """The name under which `attend` is registered over the module's own function, registered now if it is not."""
-        own = self.own_name
+        own: str = self.plain._attn_implementation  # noqa: SLF001 - transformers' only name for it
         if own.startswith(PREFIX):
             return own
+        own = "sdpa" if self.dense and own in FLASH else own
         name = PREFIX + own
         if name not in ALL_ATTENTION_FUNCTIONS:
             AttentionMaskInterface.register(name, eager_mask if own == "eager" else ALL_MASK_ATTENTION_FUNCTIONS[own])
@@ -136,7 +113,7 @@ class TappedConfig:
     def get_text_config(self, *args: Any, **kwargs: Any) -> Any:
         """The view of the language model's part of a whole model's config."""
         found = self.plain.get_text_config(*args, **kwargs)
-        return self if found is self.plain else TappedConfig(found, dense=self.dense)
+        return self if found is self.plain else _TappedConfig(found, dense=self.dense)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["plain"], name)
@@ -152,21 +129,20 @@ class TappedConfig:
 class AttentionTap:
     """Hands the attention calls of some modules, by layer, to a handler while it is installed.
 
-    wants: whether the handler wants to see the calls of a layer now; None: always. dense_for: the modules that make these layers'
-    masks, if sdpa is to run in place of flash attention, so that masks are given row by row.
+    handler: (layer, call) -> what the attention function returns. dense_for: the modules that make these layers' masks, if
+    sdpa is to run in place of flash attention, so that masks are given row by row.
     """
 
     modules: Mapping[int, nn.Module]
-    handler: Handler
-    wants: Callable[[int], bool] | None = None
+    handler: Callable[[int, AttentionCall], Attended]
     dense_for: Sequence[nn.Module] = ()
 
     def install(self) -> None:
         with _LOCK:
             for index, module in (*self.modules.items(), *((-1, module) for module in self.dense_for)):
                 view = module.__dict__["config"]
-                if not isinstance(view, TappedConfig):
-                    view = module.__dict__["config"] = TappedConfig(view, dense=bool(self.dense_for))
+                if not isinstance(view, _TappedConfig):
+                    view = module.__dict__["config"] = _TappedConfig(view, dense=bool(self.dense_for))
                 view.taps.append((self, index))
 
     def remove(self) -> None:
@@ -174,7 +150,7 @@ class AttentionTap:
         with _LOCK:
             for module in (*self.modules.values(), *self.dense_for):
                 view = module.__dict__.get("config")
-                if isinstance(view, TappedConfig):
+                if isinstance(view, _TappedConfig):
                     view.taps[:] = [found for found in view.taps if found[0] is not self]
                     if not view.taps:
                         module.__dict__["config"] = view.plain
@@ -188,17 +164,11 @@ def attend(
 ) -> Attended:
     """A transformers attention function: the model's own one, seen by the tap of the module that was installed last."""
     config: Any = module.config
-    if not isinstance(config, TappedConfig) or not config.taps:
-        return AttentionCall(module, query, key, value, attention_mask, options).run()
+    call = AttentionCall(module, query, key, value, attention_mask, options)
+    if not isinstance(config, _TappedConfig) or not config.taps:
+        return call.run()
     tap, index = config.taps[-1]
-    name = config.own_name  # it may be changed while taps are on the module
-    known = config.own
-    if known is None or known[0] != name:
-        known = vars(config)["own"] = (name, _OwnFunction.of(module, name))
-    own = known[1]
-    if not own.is_flash and tap.wants is not None and not tap.wants(index):
-        return own.function(module, query, key, value, attention_mask, **options)
-    return tap.handler(index, AttentionCall(module, query, key, value, attention_mask, options, own))
+    return tap.handler(index, call)
 
 
 def attend_masked(call: AttentionCall, key_mask: Tensor) -> Attended:
@@ -261,7 +231,7 @@ class _WithOwnName:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         config: Any = module.config
-        self.config = config.plain if isinstance(config, TappedConfig) else config
+        self.config = config.plain if isinstance(config, _TappedConfig) else config
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._module, name)

@@ -19,143 +19,102 @@ SUPPORTED_LAYERS: tuple[type, ...] = (DynamicLayer, DynamicSlidingWindowLayer, L
 """The last holds no tokens but one state, and is left as it is."""
 
 
-class _Tracked:
-    """Base of the two kinds of pruned layer: the original position (slot) of every entry they hold.
+class PrunedLayer(DynamicLayer):  # type: ignore[misc]
+    """A growing cache layer of which the prompt's pruned tokens were never stored.
 
-    kept: of the first entries; those beyond are the newest tokens, in order. Layers that hold the same share it.
-    first: how many of them, from the first on, a sliding window has left behind.
+    kept: the original position (slot) of the first entries; those beyond are the newest tokens, in order. Layers that
+    hold the same share it. first: how many of them, from the first on, a sliding window has left behind.
     """
 
-    keys: Tensor | None
-    kept: KeptTokens
-    first: int
-    seen: int
+    def __init__(self, kept: KeptTokens, seen: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._start(kept, seen)
 
     def _start(self, kept: KeptTokens, seen: int) -> None:
         self.kept, self.first, self.seen = kept, 0, seen
         self.closed: dict[int, SlotNotes] = {}  # {layer that uses these keys: what it sees of them}
         self.expected = False  # whether the pruner has prepared the next update
-        self._pending: tuple[KeptTokens, int] | None = None
+        self.pending: tuple[KeptTokens, int] | None = None  # what it brings, and how many tokens that stands for
 
     def held(self) -> int:
         return 0 if self.keys is None or self.keys.numel() == 0 else int(self.keys.shape[-2])
-
-    def announce(self, new: KeptTokens, advance: int) -> None:
-        """Say which tokens the next update brings, and how many they stand for."""
-        self._pending = (new, advance)
 
     def entries(self) -> tuple[Tensor, Tensor | None]:
         """Slot and validity of every entry held now; [B, held]."""
         return self.kept.entries(self.held(), self.first)
 
-    def _take_pending(self, incoming: int) -> None:
-        """Before an update: note what was announced; without it the tokens are the next in line."""
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Store the tokens that the pruner has announced; without that they are the next in line."""
         if not self.expected:
             raise PrunerStateError(
                 "This cache holds a pruned prompt, but the pruner is no longer on the model. Keep it on until the generation "
                 "has ended (stay inside its `with` block), or start again from the prompt."
             )
         self.expected = False
-        if self._pending is None:
-            self.seen += incoming
-            return
-        new, advance = self._pending
-        self.kept = self.kept.followed_by(new, self.held(), self.first)
-        self.first, self.seen, self._pending = 0, self.seen + advance, None
-
-    def _select(self, index: Tensor) -> None:
-        self.kept = self.kept.select(index)
-        self.closed = {layer: slots.select(index) for layer, slots in self.closed.items()}
-
-    def _repeat(self, times: int) -> None:
-        self.kept = self.kept.repeated(times)
-        self.closed = {layer: slots.repeated(times) for layer, slots in self.closed.items()}
-
-    def _take_back(self, tokens: int) -> None:
-        """Before a crop: forget the last tokens, which assisted decoding has rejected."""
-        newest = max(self.held() - max(0, self.kept.number - self.first), 0)  # those after `kept`
-        inside = max(abs(tokens) - newest, 0)
-        if inside > self.kept.tail:
-            raise UnsupportedModelError(
-                f"The cache cannot be cropped by {abs(tokens)} tokens: that reaches into a pruned prompt. "
-                "Crop generated tokens only, or start again from the prompt."
-            )
-        self.kept = self.kept.without(inside) if inside else self.kept
-        self.seen -= abs(tokens)
-
-    def _forget(self) -> None:
-        self._start(self.kept.nothing(), 0)
-
-
-class PrunedLayer(_Tracked, DynamicLayer):  # type: ignore[misc]
-    """A growing cache layer of which the prompt's pruned tokens were never stored."""
-
-    def __init__(self, kept: KeptTokens, seen: int) -> None:
-        DynamicLayer.__init__(self)
-        self._start(kept, seen)
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        self._take_pending(key_states.shape[-2])
-        out: tuple[Tensor, Tensor] = DynamicLayer.update(self, key_states, value_states, *args, **kwargs)
+        if self.pending is None:
+            self.seen += key_states.shape[-2]
+        else:
+            new, advance = self.pending
+            self.kept = self.kept.followed_by(new, self.held(), self.first)
+            self.first, self.seen, self.pending = 0, self.seen + advance, None
+        out: tuple[Tensor, Tensor] = super().update(key_states, value_states, *args, **kwargs)
         return out
 
     def get_seq_length(self) -> int:
         return self.seen
 
     def crop(self, tokens_to_remove: int) -> None:
-        self._take_back(tokens_to_remove)
+        """Forget the last tokens, which assisted decoding has rejected."""
+        number = abs(tokens_to_remove)
+        newest = max(self.held() - max(0, self.kept.number - self.first), 0)  # those after `kept`
+        inside = max(number - newest, 0)
+        if inside > self.kept.tail:
+            raise UnsupportedModelError(
+                f"The cache cannot be cropped by {number} tokens: that reaches into a pruned prompt. "
+                "Crop generated tokens only, or start again from the prompt."
+            )
+        self.kept = self.kept.without(inside) if inside else self.kept
+        self.seen -= number
         DynamicLayer.crop(self, tokens_to_remove)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        DynamicLayer.reorder_cache(self, beam_idx)
+        super().reorder_cache(beam_idx)
         self._select(beam_idx)
 
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        DynamicLayer.batch_repeat_interleave(self, repeats)
-        self._repeat(repeats)
-
     def batch_select_indices(self, indices: Tensor) -> None:
-        DynamicLayer.batch_select_indices(self, indices)
+        super().batch_select_indices(indices)
         self._select(indices)
 
+    def _select(self, index: Tensor) -> None:
+        self.kept = self.kept.select(index)
+        self.closed = {layer: slots.select(index) for layer, slots in self.closed.items()}
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        super().batch_repeat_interleave(repeats)
+        self.kept = self.kept.repeated(repeats)
+        self.closed = {layer: slots.repeated(repeats) for layer, slots in self.closed.items()}
+
     def reset(self) -> None:
-        DynamicLayer.reset(self)
-        self._forget()
+        super().reset()
+        self._start(self.kept.nothing(), 0)
 
 
-class PrunedSlidingLayer(_Tracked, DynamicSlidingWindowLayer):  # type: ignore[misc]
+class PrunedSlidingLayer(PrunedLayer, DynamicSlidingWindowLayer):  # type: ignore[misc]
     """The same for a sliding window. It holds the newest `sliding_window - 1` *entries*, which reach at least as far
     back as the window does in tokens; the mask takes out what lies beyond it.
     """
 
-    def __init__(self, sliding_window: int, kept: KeptTokens, seen: int) -> None:
-        DynamicSlidingWindowLayer.__init__(self, sliding_window=sliding_window)
-        self._start(kept, seen)
-
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        self._take_pending(key_states.shape[-2])
-        # While the past may be taken back, all of it is held; the mask takes out what lies beyond the window.
-        kind = DynamicLayer if self.record_past else DynamicSlidingWindowLayer
-        out: tuple[Tensor, Tensor] = kind.update(self, key_states, value_states, *args, **kwargs)
+        out = super().update(key_states, value_states, *args, **kwargs)
+        if self.record_past:  # it may be taken back: all is held, and the mask takes out what lies beyond the window
+            out = self.keys, self.values
         self.cumulative_length = self.seen
         self.first += out[0].shape[-2] - self.held()
         return out
 
     def crop(self, tokens_to_remove: int) -> None:
-        self._take_back(tokens_to_remove)
-        DynamicLayer.crop(self, tokens_to_remove)
+        super().crop(tokens_to_remove)
         self.cumulative_length = self.seen
-
-    reorder_cache = PrunedLayer.reorder_cache
-    batch_repeat_interleave = PrunedLayer.batch_repeat_interleave
-    batch_select_indices = PrunedLayer.batch_select_indices
-
-    def reset(self) -> None:
-        DynamicSlidingWindowLayer.reset(self)
-        self._forget()
-
-
-TrackedLayer = PrunedLayer | PrunedSlidingLayer
 
 
 def check_cache(cache: Any) -> None:
@@ -191,36 +150,26 @@ def cache_layer(cache: Cache, layer: int) -> Any:
     return cache.layers[layer]
 
 
-def tracked(cache: Cache | None, layer: int) -> TrackedLayer | None:
+def tracked(cache: Cache | None, layer: int) -> PrunedLayer | None:
     """The layer of the cache if it is one that was pruned, else None."""
     if cache is None or layer >= len(cache.layers):
         return None
     found: Any = cache.layers[layer]
-    return found if isinstance(found, _Tracked) else None  # type: ignore[return-value]  # two classes are
+    return found if isinstance(found, PrunedLayer) else None
 
 
-def has_tracked(cache: Cache | None) -> bool:
-    """Whether some layer of the cache was pruned."""
-    return cache is not None and any(isinstance(layer, _Tracked) for layer in cache.layers)
-
-
-def track(cache: Cache, layer: int, new: KeptTokens) -> TrackedLayer:
-    """Put a tracked layer in place of a plain one, with everything that it holds; `new` is what will come next."""
+def track(cache: Cache, layer: int, new: KeptTokens) -> PrunedLayer:
+    """Put a pruned layer in place of a plain one, with everything that it holds; `new` is what will come next."""
     old = cache_layer(cache, layer)
-    if isinstance(old, _Tracked):  # the classes of transformers are abstract ones, which take long to compare
-        return old  # type: ignore[return-value]
-    if type(old) is DynamicLayer and not old.is_initialized:
-        fresh = cache.layers[layer] = PrunedLayer(new.nothing(), 0)
-        return fresh
-    seen = int(old.get_seq_length())
+    if isinstance(old, PrunedLayer):
+        return old
+    seen, kept = int(old.get_seq_length()), new.nothing()
     held = 0 if old.keys is None or old.keys.numel() == 0 else old.keys.shape[-2]
-    kept = new.nothing()
     if held:
         slots = torch.arange(seen - held, seen, device=new.slots.device)
         kept = KeptTokens(slots.expand(new.slots.shape[0], -1), None, seen)
-    made: TrackedLayer
     if isinstance(old, DynamicSlidingWindowLayer):
-        made = PrunedSlidingLayer(old.sliding_window, kept, seen)
+        made: PrunedLayer = PrunedSlidingLayer(kept, seen, sliding_window=old.sliding_window)
         made.cumulative_length, made.record_past = seen, old.record_past
     else:
         made = PrunedLayer(kept, seen)

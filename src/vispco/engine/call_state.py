@@ -7,9 +7,9 @@ from typing import Literal
 from torch import Tensor
 
 from vispco.core.layout import Array, TokenLayout
-from vispco.engine.injections import Injections
+from vispco.engine.arguments import ArgumentCutter
 from vispco.engine.masking import Relaxation
-from vispco.engine.passes import Pass
+from vispco.engine.passes import PruningPass
 from vispco.engine.plan import TokenPlan
 from vispco.engine.safety import RowCheck
 
@@ -39,16 +39,16 @@ class CallState(threading.local):
     layout: TokenLayout | None = None
     labels: Tensor | None = None
     logits_to_keep: int | Tensor = 0  # as the caller asked for them
-    current: Pass | None = None
+    current: PruningPass | ArgumentCutter | None = None  # the latter in a pass that prunes nothing
     probing: bool = False  # a layer runs only to show its queries and keys
-    expected: tuple[int, int] | None = None  # batch and length of a pass without pictures
+    entered: bool = False  # the whole model was called, and its pass has not begun
     prompt: int | None = None  # its length, while a generation runs
     written: int = 0  # number of tokens that it has generated already
     check: RowCheck | None = None
     past: int = 0
     untouched: int = 0  # number of leading layers left unchanged
     tracked: bool = False  # whether its cache was pruned before
-    injected: Injections | None = None
+    injected: tuple[Tensor, dict[int, Tensor]] | None = None  # see `Family.injections`
     # of the last prefill:
     plan: TokenPlan | None = None
     sizes: Array | None = None  # see `TokenLayout.prompt_sizes`

@@ -7,9 +7,11 @@ the cache. What belongs to one forward pass is kept by thread, so that one prune
 
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor, nn
@@ -26,23 +28,22 @@ from vispco.engine.attention import (
     check_flash_window,
     implementation_of,
 )
-from vispco.engine.cache import check_cache, has_tracked
+from vispco.engine.cache import PrunedLayer, check_cache
 from vispco.engine.call_state import CallState, EngineOptions
 from vispco.engine.checkpointing import CheckpointedPasses, check_not_checkpointing
 from vispco.engine.compensation import Compensation, check_compensation_served
-from vispco.engine.dropping import ContinuationPass, DropPass
+from vispco.engine.dropping import DropPass
 from vispco.engine.forward import ANSWERS, VISUAL, read_positions
 from vispco.engine.hooks import Hook, engine_on
-from vispco.engine.injections import Injections
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.masking import MaskPass
 from vispco.engine.model_checks import check_model
-from vispco.engine.passes import Arguments, Pass, Prefill, PruningPass
+from vispco.engine.passes import Arguments, PruningPass
 from vispco.engine.plan import Choices, Planner, TokenPlan, check_masking, check_plan
 from vispco.engine.safety import row_check
 from vispco.engine.tower_cut import TowerCut, TowerSetting
 from vispco.engine.vision import VisionTap, interpolate_positions, vision_record
-from vispco.engine.wrappers import Detours, unwrap
+from vispco.engine.wrappers import install_detours, unwrap
 from vispco.families import family_of
 from vispco.scorers.chain import Chain
 from vispco.scorers.mixture import chains_of
@@ -56,24 +57,22 @@ class Engine:
         model: nn.Module,
         chain: Chain,
         planner: Planner,
-        options: EngineOptions | None = None,
+        options: EngineOptions,
         *,
-        owner: object = None,
+        owner: object,
     ) -> None:
         self.model: nn.Module = unwrap(model)
         self.chain, self.planner, self.owner = chain.for_model(self.model), planner, owner
-        self.options = options or EngineOptions()
+        self.options = options
         self.family = family_of(self.model)
         self.family.check_served(self.model)
         self.base, self.text = self.family.base(self.model), self.family.text_model(self.model)
         self.layers = self.family.layers(self.model)
         self.map = LayerMap.of(self.family, self.model)
         self.state = CallState()
-        self._detours = Detours(model, self.state)
+        self._given = ref(model)  # a compiled wrapper is not kept alive by what runs inside of it
         self._checkpointed = CheckpointedPasses(self.text, self._is_back)
-        self._handles: list[Any] = []
-        self._by_thread: tuple[str, ...] = ()
-        self._tap: AttentionTap | None = None
+        self._undo = ExitStack()
         self._vision: VisionTap | None = None
         self._tower: TowerCut | None = None
         self._signature = inspect.signature(self.base.forward)
@@ -87,6 +86,14 @@ class Engine:
                 f"A pruner is on this {type(self.model).__name__} already. Remove it first (pruner.remove(model), or "
                 "leave its `with` block); two pruners on one model would both drop tokens."
             )
+        undo = self._undo
+
+        def before(module: nn.Module, hook: Callable[..., Any]) -> None:
+            undo.callback(module.register_forward_pre_hook(Hook(self, hook), with_kwargs=True).remove)
+
+        def after(module: nn.Module, hook: Callable[..., Any]) -> None:
+            undo.callback(module.register_forward_hook(Hook(self, hook)).remove)
+
         try:
             masks, flash = self.options.mode == "mask", implementation_of(self.text) in FLASH
             self._flash = flash and not masks  # masks are given row by row
@@ -94,81 +101,57 @@ class Engine:
                 check_compensation_served(self.model, self.map, flat_masks=self._flash)
             if self.chain.taps_attention or masks:
                 dense_for = (self.text, self.base) if masks and flash else ()
-                wants = self._wants_attention
-                self._tap = AttentionTap(self.map.attentions, self._attend, wants=wants, dense_for=dense_for)
-                self._tap.install()
-            hooks: list[tuple[nn.Module, Callable[..., Any]]] = [(self.base, self._on_base), (self.text, self._on_text)]
+                self._install(AttentionTap(self.map.attentions, self._attend, dense_for))
             if self.model is not self.base:
-                hooks.insert(0, (self.model, self._on_model))
-            for module, before in hooks:
-                self._handles.append(module.register_forward_pre_hook(Hook(self, before), with_kwargs=True))
+                before(self.model, self._on_model)
+            before(self.base, self._on_base)
+            before(self.text, self._on_text)
             for index, layer in enumerate(self.layers):
-                hook = Hook(self, partial(self._on_layer, index))
-                self._handles.append(layer.register_forward_pre_hook(hook, with_kwargs=True))
+                before(layer, partial(self._on_layer, index))
                 if self.chain.site_at(index + 1) == "mid":
-                    self._hook_ffn(index, self.family.ffn(layer))
-            self._handles.append(self.text.register_forward_hook(Hook(self, self._after_text), with_kwargs=True))
+                    ffn = self.family.ffn(layer)
+                    before(ffn, partial(self._on_ffn, index))
+                    after(ffn, self._after_ffn)
+            after(self.text, self._after_text)
             if self.options.pixels != 1.0:
-                self._handles += interpolate_positions(self.family, self.model)
+                for handle in interpolate_positions(self.family, self.model):
+                    undo.callback(handle.remove)
             if self.chain.needs_vision:
                 self._vision = VisionTap(self.family, self.model, self.chain.needs_vision)
-                self._vision.install()
+                self._install(self._vision)
             if self.options.tower is not None:
                 setting = TowerSetting(self.chain, self.options.tower)
                 self._tower = TowerCut(self.family, self.model, setting, masks=masks)
-                self._tower.install()
-            self._detours.install()
-            self._by_thread = per_thread.install(self.base, self.family.call_attributes)
+                self._install(self._tower)
+            install_detours(self._given(), self.state, undo)
+            undo.callback(per_thread.remove, self.base, per_thread.install(self.base, self.family.call_attributes))
+            undo.callback(self._checkpointed.refuse_from_now_on)
         except BaseException:
             self.detach()
             raise
 
     def detach(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._detours.remove()
-        self._checkpointed.refuse_from_now_on()
-        names, self._by_thread = self._by_thread, ()
-        per_thread.remove(self.base, names)
-        for tap in (self._tap, self._vision, self._tower):
-            if tap is not None:
-                tap.remove()
-        self._tap = self._vision = self._tower = None
+        self._undo.close()
+        self._vision = self._tower = None
         self.state = CallState()
 
+    def _install(self, tap: AttentionTap | VisionTap | TowerCut) -> None:
+        self._undo.callback(tap.remove)
+        tap.install()
+
     def _is_back(self) -> bool:
-        """Whether the pruner of this engine is on the model, perhaps once more."""
+        """Whether the pruner (owner) of this engine is on the model, perhaps once more."""
         engine = engine_on(self.base)
-        return engine is not None and self.owner is not None and engine.owner is self.owner
-
-    def _hook_ffn(self, index: int, ffn: nn.Module) -> None:
-        def enter_ffn(_: nn.Module, args: tuple[Any, ...]) -> Any:
-            current = self.state.current
-            return None if current is None else (current.enter_ffn(index, args[0]), *args[1:])
-
-        def leave_ffn(_: nn.Module, __: Any, output: Tensor) -> Any:
-            current = self.state.current
-            return None if current is None else current.leave_ffn(index, output)
-
-        self._handles.append(ffn.register_forward_pre_hook(Hook(self, enter_ffn)))
-        self._handles.append(ffn.register_forward_hook(Hook(self, leave_ffn)))
-
-    def _wants_attention(self, index: int) -> bool:
-        """Whether `_attend` would do more than run the call of a layer."""
-        state = self.state
-        if state.probing or self.options.mode == "mask":
-            return True
-        return state.current is not None and state.current.wants_attention(index)
+        return engine is not None and engine.owner is self.owner
 
     def _attend(self, index: int, call: AttentionCall) -> Attended:
         if self.state.probing:
             raise ProbedCall(call)
         current, check = self.state.current, self.state.check
-        if current is None:
+        if not isinstance(current, PruningPass):
             return call.run()
         attended = current.attend(index, call)
-        if check is not None and (self.options.mode == "mask" or current.wants_attention(index)):
+        if check is not None and (self.options.mode == "mask" or current.choices.read[index]):
             masked = isinstance(current, MaskPass) and current.mask is not None
             with torch.no_grad():  # a pass that is run again must leave the same graph, though it is checked once
                 check.see(index, call, call.run() if masked else attended)
@@ -200,8 +183,9 @@ class Engine:
 
     def _on_base(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = self.state
-        state.layout = state.expected = state.current = state.check = None
+        state.layout = state.current = state.check = None
         state.written = state.untouched = 0
+        state.entered = False
         check_not_checkpointing(self.layers)
         inputs = kwargs
         if args:
@@ -232,22 +216,23 @@ class Engine:
             if pixels != 1.0:
                 self.family.check_pixels(self.model, state.layout)
         else:
-            state.expected = self.family.check_without_pictures(self.model, inputs)
+            self.family.check_without_pictures(self.model, inputs)
+        state.entered = True
         for tap in (self._vision, self._tower):
             if tap is not None:
                 tap.begin(inputs)
 
     def _on_text(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
-        if state.layout is None and state.expected is None:
+        if not state.entered:
             raise PrunerStateError("The language model was called by itself; call the whole model while it is pruned.")
         cache = kwargs.get("past_key_values")
         state.past = 0 if cache is None else int(cache.get_seq_length())
-        state.tracked, state.injected = has_tracked(cache), None
+        state.tracked = cache is not None and any(isinstance(layer, PrunedLayer) for layer in cache.layers)
+        state.injected = None
         if self.options.mode == "drop" and state.layout is not None and state.layout.has_visual:
-            found = self.family.injections(kwargs)
-            if found is not None:
-                state.injected = Injections(*found)
+            state.injected = self.family.injections(kwargs)
+            if state.injected is not None:
                 kwargs = {**kwargs, **dict.fromkeys(self.family.injection_inputs)}
         embeddings = kwargs.get("inputs_embeds")
         if embeddings is None and args and args[0] is not None and args[0].is_floating_point():
@@ -259,23 +244,28 @@ class Engine:
     def _begin(self, embeddings: Tensor) -> None:
         """Start a pass with what enters the language model: [B, N, D]."""
         state = self.state
+        masks = self.options.mode == "mask"
         layout, past, injected = state.layout, state.past, state.injected
-        state.layout = state.expected = state.injected = None
+        state.layout = state.injected = None
+        state.entered = False
         if layout is None or not layout.has_visual:
-            batch, length = embeddings.shape[:2]
-            sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
-            masks = self.options.mode == "mask"
-            state.current = Pass() if masks else ContinuationPass(ArgumentCutter(self.map, *sizes))
+            if not masks:
+                batch, length = embeddings.shape[:2]
+                sizes = (batch, length, past, embeddings.device, self._flash, embeddings.dtype)
+                state.current = ArgumentCutter(self.map, *sizes)
             return
         self._checkpointed.note()
         if self._tower is not None:
             layout = self._tower.entering(layout)
             state.tower = (layout.passed, layout.spent)
-        plan = self.planner(layout, embeddings).with_at_least(layout.num_read)
+        plan = self.planner(layout, embeddings)
+        read = layout.num_read
+        if any(read) and any(row[-1] < number for row, number in zip(plan.rows, read, strict=True)):
+            plan = replace(plan, counts=torch.maximum(plan.counts, torch.tensor(read)[:, None]))
         known = self._plans.get(plan)
         if known is None or known[0] != layout.num_visual:  # a plan of pictures of the same sizes is checked once
             check_plan(plan, layout, self.map, self.chain)
-            if self.options.mode == "mask":
+            if masks:
                 check_masking(plan, layout, self.map)
             known = (layout.num_visual, Choices.of(plan.rows, layout.num_visual, self.chain, self.map))
             self._plans[plan] = known
@@ -284,24 +274,34 @@ class Engine:
             check_flash_window(self.text.config, past + layout.length)
         self.family.check_length(self.model, past + layout.length)
         vision = None if self._vision is None else vision_record(self._vision.collect(), layout)
-        prefill = Prefill(
-            *(layout, plan, self.chain, known[1], self.map, embeddings, past, vision),
-            *(self.options.record, injected, self._probe, state.written, compensation),
+        own: dict[str, Any] = {"relaxation": self.options.relaxation} if masks else {"flat_masks": self._flash}
+        current = (MaskPass if masks else DropPass)(
+            layout,
+            plan,
+            self.chain,
+            known[1],
+            self.map,
+            embeddings,
+            past,
+            vision,
+            record=self.options.record,
+            injections=injected,
+            probe=self._probe,
+            written=state.written,
+            compensation=compensation,
+            **own,
         )
-        state.plan, state.sizes = plan, layout.prompt_sizes
+        state.current, state.plan, state.sizes = current, plan, layout.prompt_sizes
         state.check = row_check(self.text)
-        if self.options.mode == "mask":
-            state.current = MaskPass(prefill, self.options.relaxation)
-        else:
-            dropping = DropPass(prefill, flat_masks=self._flash)
-            state.current, state.untouched = dropping, 0 if state.tracked else dropping.untouched
+        if isinstance(current, DropPass) and not state.tracked:
+            state.untouched = current.untouched
 
     def _on_layer(self, index: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         state = self.state
         if index < state.untouched:
             return None
         if state.current is None:
-            if index or (state.layout is None and state.expected is None):
+            if index or not state.entered:
                 return None
             self._begin(args[0] if args else kwargs["hidden_states"])
             if index < state.untouched:
@@ -309,27 +309,37 @@ class Engine:
         current = state.current
         if current is None:
             return None
-        if len(args) == 1:  # as most models call their layers
-            changed, arguments = current.enter_layer(index, args[0], kwargs)
-            return (changed,), arguments
         names = self.map.names[index]
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        changed, arguments = current.enter_layer(index, given.pop(names[0]), given)
-        arguments, by_position = {names[0]: changed, **arguments}, names[: len(args)]
+        given = kwargs if len(args) == 1 else {**dict(zip(names, args, strict=False)), **kwargs}
+        hidden = args[0] if len(args) == 1 else given.pop(names[0])
+        if isinstance(current, ArgumentCutter):
+            arguments = current.cut(index, given)
+        else:
+            hidden, arguments = current.enter_layer(index, hidden, given)
+        if len(args) == 1:  # as most models call their layers
+            return (hidden,), arguments
+        arguments, by_position = {names[0]: hidden, **arguments}, names[: len(args)]
         rest = {name: value for name, value in arguments.items() if name not in by_position}
         return tuple(arguments[name] for name in by_position), rest
 
-    def _after_text(self, _: nn.Module, __: Any, ___: Any, output: Any) -> Any:
+    def _on_ffn(self, index: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        current = self.state.current
+        return ((current.enter_ffn(index, args[0]), *args[1:]), kwargs) if isinstance(current, PruningPass) else None
+
+    def _after_ffn(self, _: nn.Module, __: Any, output: Tensor) -> Any:
+        current = self.state.current
+        return current.leave_ffn(output) if isinstance(current, PruningPass) else None
+
+    def _after_text(self, _: nn.Module, __: Any, output: Any) -> Any:
         state = self.state
         current, state.current = state.current, None
         state.untouched = 0
-        if current is None:
+        if not isinstance(current, PruningPass):
             return None
         if state.check is not None:
             check, state.check = state.check, None
             check.settle()
-        if isinstance(current, PruningPass):
-            state.counts, state.trace = current.outcome()
+        state.counts, state.trace = current.plan.counts, current.trace
         if isinstance(output, tuple):
             return (current.leave(output[0]), *output[1:])
         output.last_hidden_state = current.leave(output.last_hidden_state)

@@ -24,10 +24,6 @@ class Stage:
     positions: Tensor
     valid: Tensor | None
 
-    @property
-    def length(self) -> int:
-        return int(self.positions.shape[1])
-
 
 def spread(values: Tensor, index: Tensor, base: Tensor) -> Tensor:
     """Write `values` [B, V] over `base` [B, N] at `index` [B, V]; an index of N is no place and is left out."""
@@ -47,9 +43,9 @@ class Places:
         if self.stage is None:
             return positions
         if self._inverse is None:
-            batch, device = self.layout.batch_size, positions.device
-            lost = torch.full((batch, self.layout.length + 1), self.stage.length, device=device)
-            places = token_index(self.stage.length, device)
+            (batch, length), device = self.stage.positions.shape, positions.device
+            lost = torch.full((batch, self.layout.length + 1), length, device=device)
+            places = token_index(length, device)
             self._inverse = lost.index_put_((batch_index(batch, device), self.stage.positions), places)
         return self._inverse.gather(1, positions)
 
@@ -69,28 +65,22 @@ def next_stage(here: Tensor, stage: Stage | None, length: int, *, exact: bool) -
     return Stage(local if stage is None else stage.positions.gather(1, local), valid), local
 
 
-@dataclass(frozen=True, eq=False)
-class MaskCut:
-    """Which part of a mask is wanted.
-
-    rows: int64 [B, M], which queries are left, None for all. slots: int64 [B, K'], the original position of each key; the
-    mask's first column stands for position `offset`. row_slots: [B, M], the original position of each query.
-    valid: bool [B, K'], False for padding; None if there is none.
-    """
-
-    rows: Tensor | None
-    slots: Tensor
-    offset: int
-    row_slots: Tensor
-    valid: Tensor | None = None
-
-
-def gather_mask(mask: Tensor | None, cut: MaskCut) -> Tensor | None:
+def gather_mask(
+    mask: Tensor | None,
+    slots: Tensor,
+    row_slots: Tensor,
+    *,
+    rows: Tensor | None = None,
+    offset: int = 0,
+    valid: Tensor | None = None,
+) -> Tensor | None:
     """The attention mask of a pruned layer, cut out of the one that the model made for the whole sequence.
 
-    mask: [B or 1, 1, Q, K] boolean (sdpa) or additive (eager); [B, K] boolean (flash); None (plain causal).
+    mask: [B or 1, 1, Q, K] boolean (sdpa) or additive (eager); [B, K] boolean (flash); None (plain causal). Its first
+    column stands for position `offset`. slots: int64 [B, K'], the original position of each key; row_slots: [B, M], of
+    each query. rows: int64 [B, M], which rows of the mask are left, None for all. valid: bool [B, K'], False for padding;
+    None if there is none.
     """
-    rows, slots, offset, row_slots, valid = cut.rows, cut.slots, cut.offset, cut.row_slots, cut.valid
     if mask is None:
         if valid is None:
             return None

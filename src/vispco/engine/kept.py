@@ -19,7 +19,7 @@ from vispco.core.indexing import take_tokens
 from vispco.engine.compensation import with_bias
 from vispco.engine.gather import Stage
 
-ROOM = 256
+_ROOM = 256
 """The number of columns for future tokens that are computed at a time."""
 
 
@@ -91,6 +91,10 @@ class KeptTokens:
         """Every row of the batch several times, one after the other."""
         return self._changed(("repeated", times), lambda each: each.repeat_interleave(times, dim=0))
 
+    def to(self, device: torch.device) -> KeptTokens:
+        """The same on a device."""
+        return self if self.slots.device == device else self._changed(("to", device), lambda each: each.to(device))
+
     def nothing(self) -> KeptTokens:
         """None of them, for a layer that holds nothing yet."""
         return self._once(("nothing",), lambda: KeptTokens(self.slots[:, :0], None, 0))
@@ -112,7 +116,7 @@ class KeptTokens:
         Padding stands at the closed (masked) column.
         """
         if self._columns is None or self._columns.shape[-1] < first + number:
-            slots, valid = self.entries(first + number + ROOM)
+            slots, valid = self.entries(first + number + _ROOM)
             columns = slots + 1 if valid is None else (slots + 1) * valid
             self._columns = columns[:, None, None]
         return self._columns[..., first : first + number]
@@ -125,8 +129,8 @@ class KeptTokens:
         if self.valid is None and self.bias is None:
             return None
         if self._open is None or self._open.shape[-1] < first + number:
-            slots, valid = self.entries(first + number + ROOM)
-            bias = self.biases(first + number + ROOM)
+            slots, valid = self.entries(first + number + _ROOM)
+            bias = self.biases(first + number + _ROOM)
             opened = torch.ones_like(slots, dtype=torch.bool) if valid is None else valid
             opened = opened[:, None, None]
             self._open = opened if bias is None else with_bias(opened, bias, None, dtype)
@@ -148,20 +152,14 @@ def joined_bias(first: Tensor | None, slots: Tensor, second: Tensor | None, new:
     return torch.cat([zero if own is None else own for own, zero in zip((first, second), zeros, strict=True)], dim=1)
 
 
-def with_closed_columns(mask: Tensor, number: int) -> Tensor:
-    """A mask [..., K] with masked (closed) columns in front: [..., number + K]."""
-    closed = torch.finfo(mask.dtype).min if mask.is_floating_point() else 0
-    return functional.pad(mask, (number, 0), value=closed)
-
-
-def cut_columns(widened: Tensor, columns: Tensor) -> Tensor:
-    """Columns [B, 1, 1, n] of a mask `with_closed_columns`, [B or 1, 1, Q, K] or [B or 1, K]: [B, 1, Q, n] or [B, n]."""
-    columns, batch = columns.to(widened.device), columns.shape[0]
-    if widened.shape[0] < batch:
-        widened = widened.expand(batch, *widened.shape[1:])
-    if widened.dim() == 2:
-        return widened.gather(1, columns[:, 0, 0]).bool()
-    return widened.gather(3, columns if widened.shape[2] == 1 else columns.expand(-1, -1, widened.shape[2], -1))
+def cut_columns(mask: Tensor, columns: Tensor) -> Tensor:
+    """Columns [B, 1, 1, n] of a mask [B or 1, 1, Q, K] or [B or 1, K]: [B, 1, Q, n] or [B, n]."""
+    columns, batch = columns.to(mask.device), columns.shape[0]
+    if mask.shape[0] < batch:
+        mask = mask.expand(batch, *mask.shape[1:])
+    if mask.dim() == 2:
+        return mask.gather(1, columns[:, 0, 0]).bool()
+    return mask.gather(3, columns if mask.shape[2] == 1 else columns.expand(-1, -1, mask.shape[2], -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +200,12 @@ class SlotNotes:
     @classmethod
     def of(cls, stage: Stage, length: int, bias: Tensor | None) -> SlotNotes:
         """The notes on a stage of a prompt; bias: [B, M], of its tokens."""
-        spread = None
+        places, shape = stage.positions, (len(stage.positions), length)
+        padding = torch.zeros_like(places, dtype=torch.bool) if stage.valid is None else ~stage.valid
+        gone = torch.ones(shape, dtype=torch.bool, device=places.device).scatter(1, places, padding)
         if bias is not None:
-            spread = torch.zeros(len(bias), length, device=bias.device).scatter(1, stage.positions, bias)
-        return cls(_closed_slots(stage, length), spread)
+            bias = torch.zeros(shape, device=places.device).scatter(1, places, bias)
+        return cls(gone, bias)
 
     def select(self, index: Tensor) -> SlotNotes:
         """Other rows of the batch."""
@@ -216,13 +216,6 @@ class SlotNotes:
         """Every row of the batch several times, one after the other."""
         bias = None if self.bias is None else self.bias.repeat_interleave(times, dim=0)
         return SlotNotes(self.gone.repeat_interleave(times, dim=0), bias)
-
-
-def _closed_slots(stage: Stage, length: int) -> Tensor:
-    """The slots of a prompt that a stage has not: bool [B, length]."""
-    batch, device = stage.positions.shape[0], stage.positions.device
-    here = torch.ones_like(stage.positions, dtype=torch.bool) if stage.valid is None else stage.valid
-    return ~torch.zeros(batch, length, dtype=torch.bool, device=device).scatter(1, stage.positions, here)
 
 
 def cut_shared(shared: Any, local: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Passes that mask: every token is computed, and none attends to a dropped one. For search, not for speed."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,26 +10,28 @@ from torch import Tensor
 from vispco.engine.attention import Attended, AttentionCall, attend_masked
 from vispco.engine.compensation import with_bias
 from vispco.engine.gather import spread
-from vispco.engine.passes import Prefill, PruningPass
+from vispco.engine.passes import PruningPass
 from vispco.scorers.base import Selection
 
 Relaxation = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(scores [B, V], live [B, V], keep [B, V], retention [B]) -> mask [B, V]: `keep` in value, with a gradient of its own."""
 
 
+@dataclass(eq=False)
 class MaskPass(PruningPass):
     """Dropped tokens are still computed, but no other token attends to them."""
 
-    def __init__(self, prefill: Prefill, relaxation: Relaxation | None = None) -> None:
-        super().__init__(prefill)
-        self.relaxation = relaxation
+    relaxation: Relaxation | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.mask: Tensor | None = None  # float [B, V], the product of all choices so far
         self.bias: Tensor | None = None  # float [B, N], what text adds to its logits
 
     def attend(self, layer: int, call: AttentionCall) -> Attended:
         call = self.compensated(call)
-        if self.wants_attention(layer):
-            self.listen(layer, call)
+        if self.choices.read[layer]:
+            self.listen(call)
         if self.mask is None:
             return call.run()
         gone = self.layout.gone

@@ -13,8 +13,8 @@ from vispco.engine.layer_map import LayerMap
 from vispco.families import Family
 from vispco.scorers.chain import Chain
 
-SERVED = ("eager", "sdpa", *FLASH)
-UNSERVED_GENERATION = {
+_SERVED = ("eager", "sdpa", *FLASH)
+_UNSERVED_GENERATION = {
     "prefill_chunk_size": "a picture cut into chunks cannot be ranked as a whole.",
     "cache_implementation": "pruning needs the cache that grows (DynamicCache), which is the default.",
 }
@@ -24,13 +24,13 @@ def check_model(model: nn.Module, layers: LayerMap, chain: Chain, options: Engin
     """Refuse a model, its settings, or a chain and a mode that do not fit it."""
     text: Any = family.text_model(model)
     name = implementation_of(text)
-    if name not in SERVED:
+    if name not in _SERVED:
         raise UnsupportedModelError(
-            f"The model runs attention as {name!r}; the engine serves {', '.join(SERVED)}. "
+            f"The model runs attention as {name!r}; the engine serves {', '.join(_SERVED)}. "
             "Call model.set_attn_implementation('sdpa') first."
         )
     generation: Any = getattr(model, "generation_config", None)
-    for setting, why in UNSERVED_GENERATION.items():
+    for setting, why in _UNSERVED_GENERATION.items():
         value = getattr(generation, setting, None)
         if value not in (None, "dynamic"):
             raise UnsupportedModelError(f"generation_config.{setting} is {value!r}: {why} Set it to None.")

@@ -1,8 +1,8 @@
 """One forward pass under a pruner: which tokens are left at which layer.
 
 A pass lives from the entry of the language model to its end. The hooks of `engine.py` call it; it never looks at a model,
-only at the tensors that it is handed. `Pass` does nothing at all; `PruningPass` decides which tokens stay. What becomes of
-the others is said in `dropping.py` and `masking.py`.
+only at the tensors that it is handed. `PruningPass` decides which tokens stay. What becomes of the others is said in
+`dropping.py` and `masking.py`.
 """
 
 from abc import abstractmethod
@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError
-from vispco.core.indexing import take, token_index
+from vispco.core.indexing import take
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall
 from vispco.engine.compensation import Compensation
-from vispco.engine.gather import Places, merge, spread
-from vispco.engine.injections import Injections
+from vispco.engine.gather import Places
 from vispco.engine.layer_map import LayerMap
 from vispco.engine.plan import Choices, TokenPlan
 from vispco.engine.reading import AttentionReader
@@ -29,68 +28,17 @@ from vispco.scorers.chain import Chain
 from vispco.scorers.context import ScoringContext, VisionRecord
 
 Arguments = dict[str, Any]
-Probe = Callable[[int, Tensor, Arguments], AttentionCall]
-"""(layer, hidden [B, M, D], its keyword arguments) -> the attention call that the layer would make."""
 
 
-class Pass:
-    """A forward pass of the language model under an engine, as its hooks see it. This one changes nothing."""
+@dataclass(eq=False)
+class PruningPass:
+    """A pass that prunes: the decisions that dropping and masking share.
 
-    first_choice: int | None = None
-    """The first layer before which tokens may leave; None if none ever do."""
-
-    def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:  # noqa: ARG002
-        """The inputs of a layer: hidden [B, M, D] and its keyword arguments."""
-        return hidden, arguments
-
-    def wants_attention(self, layer: int) -> bool:  # noqa: ARG002
-        """Whether the attention call of a layer is needed to choose what enters the next one."""
-        return False
-
-    def leaves_mid(self, layer: int) -> bool:  # noqa: ARG002
-        """Whether tokens leave between the attention and the feed-forward network of a layer."""
-        return False
-
-    def listen(self, layer: int, call: AttentionCall) -> None:
-        """See an attention call."""
-
-    def attend(self, layer: int, call: AttentionCall) -> Attended:
-        """Run an attention call."""
-        if self.wants_attention(layer):
-            self.listen(layer, call)
-        return call.run()
-
-    def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """The input of a feed-forward network."""
-        return hidden
-
-    def leave_ffn(self, layer: int, hidden: Tensor) -> Tensor:  # noqa: ARG002
-        """The output of a feed-forward network."""
-        return hidden
-
-    def leave(self, hidden: Tensor) -> Tensor:
-        """The output of the language model: hidden [B, M, D] -> [B, N, D]."""
-        return hidden
-
-
-@dataclass(frozen=True, eq=False)
-class _Entry:
-    """A layer that is about to be entered: hidden [B, M, D] and its keyword arguments, before the choice takes effect."""
-
-    layer: int
-    hidden: Tensor
-    arguments: Arguments
-
-
-@dataclass(frozen=True, eq=False)
-class Prefill:
-    """Inputs of a pruning pass.
-
-    choices: what the plan asks for. layers: of the model. embeddings: [B, N, D], what enters the language model.
-    past: tokens that the cache has seen before.
-    record: keep which tokens were live at each layer. probe: shows the attention call of a layer that has not run yet.
-    written: how many of the last tokens a generation has written itself.
-    compensation: None for none.
+    plan: methods with a threshold lower its counts. choices: what it asks for. layers: of the model. embeddings: [B, N, D],
+    what enters the language model. past: tokens that the cache has seen before. record: keep which tokens were live at
+    each layer. injections: features that layers add to visual tokens, see `Family.injections`.
+    probe: (layer, hidden [B, M, D], its keyword arguments) -> the attention call that a layer that has not run would make.
+    written: how many of the last tokens a generation has written itself. compensation: None for none.
     """
 
     layout: TokenLayout
@@ -102,65 +50,49 @@ class Prefill:
     past: int = 0
     vision: VisionRecord | None = None
     record: bool = False
-    injections: Injections | None = None
-    probe: Probe | None = None
+    injections: tuple[Tensor, dict[int, Tensor]] | None = None
+    probe: Callable[[int, Tensor, Arguments], AttentionCall] | None = None
     written: int = 0
     compensation: Compensation | None = None
 
-
-class PruningPass(Pass):
-    """A pass that prunes: the decisions that dropping and masking share."""
-
-    def __init__(self, prefill: Prefill) -> None:
-        layout = prefill.layout
-        self.prefill, self.layout, self.plan, self.chain = prefill, layout, prefill.plan, prefill.chain
-        self.past = prefill.past
-        self.live = layout.is_visual_slot
-        self.choices = prefill.choices
-        self.rows = prefill.plan.rows  # counts [B][L] on the host; methods with a threshold lower them
-        self.most_live = max(layout.num_visual, default=0)
-        self.places = Places(None, layout)
+    def __post_init__(self) -> None:
+        self.live = self.layout.is_visual_slot
+        self.most_live = max(self.layout.num_visual, default=0)
+        self.places = Places(None, self.layout)
         self.memo: dict[str, Any] = {}
         self.sizes: Tensor | None = None  # float [B, V], once something was merged
         self.call: AttentionCall | None = None  # the last attention that was listened to, and what was there then:
         self.call_places = self.places
         self.call_live = self.live
-        self.entry: _Entry | None = None  # the layer that is about to be entered
+        self.entry: tuple[int, Tensor, Arguments] | None = None  # the layer that is about to be entered, and its inputs
         self.previous: Tensor | None = None  # hidden states at the input of the layer before
         self.merge: Merge | None = None
         self.decided = -1  # the last layer whose tokens have been chosen
-        self.trace: list[Tensor] | None = [] if prefill.record else None
-        self._counts: Tensor | None = None
+        self.trace: list[Tensor] | None = [] if self.record else None
+        self._counts: Tensor | None = None  # int64 [B, L] on the device; one copy for all choices
         self._columns: Tensor | None = None
-        self.first_choice = self.choices.first
-
-    @property
-    def counts(self) -> Tensor:
-        """The plan's counts on the device: int64 [B, L]. One copy for the whole prefill; a layer only slices it."""
-        if self._counts is None:
-            self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
-        return self._counts
-
-    def outcome(self) -> tuple[Tensor, list[Tensor] | None]:
-        """The tokens that each layer processed [B, L], and which ones, if that was recorded."""
-        unchanged = self.rows is self.plan.rows
-        return self.plan.counts if unchanged else torch.from_numpy(np.array(self.rows, dtype=np.int64)), self.trace
-
-    def wants_attention(self, layer: int) -> bool:
-        return self.choices.read[layer]
 
     def leaves_mid(self, layer: int) -> bool:
+        """Whether tokens leave between the attention and the feed-forward network of a layer."""
         return self.chain.site_at(layer + 1) == "mid" and self.choices.made[layer + 1]
 
-    def listen(self, layer: int, call: AttentionCall) -> None:  # noqa: ARG002
+    def listen(self, call: AttentionCall) -> None:
+        """Remember an attention call, by which the next choice is made."""
         self.call, self.call_places, self.call_live = call, self.places, self.live
 
+    def attend(self, layer: int, call: AttentionCall) -> Attended:
+        """Run the attention call of a layer."""
+        if self.choices.read[layer]:
+            self.listen(call)
+        return call.run()
+
     def enter_layer(self, layer: int, hidden: Tensor, arguments: Arguments) -> tuple[Tensor, Arguments]:
+        """The inputs of a layer: hidden [B, M, D] and its keyword arguments."""
         if layer == 0 and self.layout.gone is not None and not self.choices.falls[0]:
             self._apply(0, Selection(self.live))  # what left inside the vision tower enters no layer
             self.decided = 0
         if self.choices.made[layer] and self.decided < layer:
-            self.entry = _Entry(layer, hidden, arguments)
+            self.entry = (layer, hidden, arguments)
             self.decide(layer, hidden)
             self.entry = None
         if self.decided == layer:
@@ -172,8 +104,17 @@ class PruningPass(Pass):
         return hidden, arguments
 
     def enter_ffn(self, layer: int, hidden: Tensor) -> Tensor:
+        """The input of a feed-forward network."""
         if self.leaves_mid(layer):
             self.decide(layer + 1, hidden)
+        return hidden
+
+    def leave_ffn(self, hidden: Tensor) -> Tensor:
+        """The output of a feed-forward network."""
+        return hidden
+
+    def leave(self, hidden: Tensor) -> Tensor:
+        """The output of the language model: hidden [B, M, D] -> [B, N, D]."""
         return hidden
 
     def decide(self, layer: int, hidden: Tensor) -> None:
@@ -196,11 +137,10 @@ class PruningPass(Pass):
             self._note_counts(layer, selection.keep)
         if self.choices.falls[layer] or selection.merge is not None or selection.mask is not None:
             self._apply(layer, selection)  # else the pass stays as it is, to the bit
-        self.live, self.decided, self.previous = selection.keep, layer, None
-        if layer in self.prefill.layers.attentions:
+        self.live, self.merge, self.decided, self.previous = selection.keep, selection.merge, layer, None
+        if layer in self.layers.attentions:
             self.call = None  # else the layer behind this one may be chosen by the same attention
-        self.merge = selection.merge
-        self.most_live = max(row[layer] for row in self.rows)
+        self.most_live = max(row[layer] for row in self.plan.rows)
 
     @abstractmethod
     def _apply(self, layer: int, selection: Selection) -> None:
@@ -212,8 +152,9 @@ class PruningPass(Pass):
 
     def bias_at(self, layer: int) -> Tensor | None:
         """The bias on text's logits for the visual slots that enter a layer: float32 [B, V]; None for nothing."""
-        given = self.prefill.compensation
-        return None if given is None else given.bias([row[layer] for row in self.rows], self.live, self.sizes)
+        if self.compensation is None:
+            return None
+        return self.compensation.bias([row[layer] for row in self.plan.rows], self.live, self.sizes)
 
     def compensated(self, call: AttentionCall) -> AttentionCall:
         """An attention call as the model runs it."""
@@ -221,43 +162,42 @@ class PruningPass(Pass):
 
     def _note_counts(self, layer: int, keep: Tensor) -> None:
         """Ask the device how many a method with a threshold kept; from here on that bounds the plan."""
-        kept: list[int] = keep.sum(-1).tolist()
-        over = [b for b, (row, n) in enumerate(zip(self.rows, kept, strict=True)) if n > row[layer]]
+        kept, rows = keep.sum(-1).tolist(), np.array(self.plan.rows)
+        over = [sample for sample, number in enumerate(kept) if number > rows[sample, layer]]
         if over:
             raise InvalidInputError(
                 f"The scorer kept {kept[over[0]]} tokens of sample {over[0]} before layer {layer}, where the plan allows "
-                f"{self.rows[over[0]][layer]}. `select` must keep at most `context.counts` tokens."
+                f"{rows[over[0], layer]}. `select` must keep at most `context.counts` tokens."
             )
-        self.rows = [
-            [min(count, n) if place >= layer else count for place, count in enumerate(row)]
-            for row, n in zip(self.rows, kept, strict=True)
-        ]
-        self._counts = torch.from_numpy(np.array(self.rows)).to(self.layout.device, non_blocking=True)
-        self.choices = Choices.of(self.rows, self.layout.num_visual, self.chain, self.prefill.layers)
+        rows[:, layer:] = np.minimum(rows[:, layer:], np.array(kept)[:, None])
+        self.plan, self._counts = replace(self.plan, counts=torch.from_numpy(rows)), None
+        self.choices = Choices.of(self.plan.rows, self.layout.num_visual, self.chain, self.layers)
 
     def _context(self, layer: int, scorer: Scorer, hidden: Tensor) -> ScoringContext:
-        live, counts, read = self.live, self.counts[:, layer], self.layout.read_slots
+        if self._counts is None:
+            self._counts = self.plan.counts.to(self.layout.device, non_blocking=True)
+        live, counts, read = self.live, self._counts[:, layer], self.layout.read_slots
         if read is not None:  # the scorer chooses among the others
             live, counts = live & ~read, counts - read.sum(-1)
         # which chain of a mixed one chooses for each sample; -1 where one keeps all that it has
         groups = self.plan.groups
         if groups is not None:
-            before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.rows]
-            falls = [row[layer] < number for row, number in zip(self.rows, before, strict=True)]
+            before = self.layout.num_visual if layer == 0 else [row[layer - 1] for row in self.plan.rows]
+            falls = [row[layer] < number for row, number in zip(self.plan.rows, before, strict=True)]
             groups = tuple(group if fall else -1 for group, fall in zip(groups, falls, strict=True))
         return ScoringContext(
             layer,
             self.layout,
             live,
             counts,
-            self.prefill.embeddings,
+            self.embeddings,
             self.sizes,
-            tuple(row[layer] - few for row, few in zip(self.rows, self.layout.num_read, strict=True)),
+            tuple(row[layer] - few for row, few in zip(self.plan.rows, self.layout.num_read, strict=True)),
             groups,
             hidden=self._states(hidden) if scorer.needs_hidden else None,
             previous_hidden=None if self.previous is None else self._states(self.previous),
             text_hidden=self._states(hidden, self.layout.instruction_index) if scorer.needs_text_hidden else None,
-            vision=self.prefill.vision or VisionRecord(),
+            vision=self.vision or VisionRecord(),
             source=AttentionReader(self) if scorer.needs_attention or scorer.needs_entering else None,
             memo=self.memo,
         )
@@ -279,30 +219,6 @@ class PruningPass(Pass):
         """The arguments of a layer for the tokens that are there before the choice takes effect."""
         return arguments
 
-    def live_slots(self) -> Tensor:
-        """The visual slots that are live, packed: int64 [B, n] with n the largest count, padded with V."""
-        width = self.live.shape[1]
-        slots = token_index(width, self.live.device).expand_as(self.live)
-        return slots.masked_fill(~self.live, width).sort(-1).values[:, : self.most_live]
-
     def hidden_keys(self, live: Tensor) -> Tensor | None:  # noqa: ARG002
         """Keys that are hidden while these visual slots are live: bool [B, K], or None."""
         return None
-
-    def merged(self, hidden: Tensor) -> Tensor:
-        """Carry out the merging that a scorer asked for."""
-        if self.merge is None:
-            return hidden
-        asked, self.merge = self.merge, None
-        sizes = torch.ones(self.live.shape, device=self.live.device) if self.sizes is None else self.sizes
-        weight = sizes if asked.weight is None else asked.weight.float()
-        place = self.places(self.layout.visual_index).clamp(max=hidden.shape[1])
-        target = place.gather(1, asked.into.clamp(min=0)).masked_fill(asked.into < 0, -1)
-        nowhere = torch.full(hidden.shape[:2], -1, device=place.device)
-        nothing = torch.zeros(hidden.shape[:2], device=place.device)
-        into, weights = spread(target, place, nowhere), spread(weight, place, nothing)
-        hidden = merge(hidden, into.to(hidden.device), weights.to(hidden.device), normalise=asked.normalise)
-        joined = (asked.into >= 0).float() * sizes
-        grown = torch.zeros_like(sizes).scatter_add(1, asked.into.clamp(min=0), joined)
-        self.sizes = torch.where(grown > 0, grown, sizes)
-        return hidden

@@ -5,27 +5,27 @@ model would then read each other's. While an engine is attached, each thread rea
 """
 
 import threading
-from collections import defaultdict
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from torch import nn
 
 _LOCK = threading.Lock()
-# The modules with an engine, by class and attribute. One that was freed with its pruner on is no longer among them.
-_INSTALLED: defaultdict[tuple[type, str], WeakSet[nn.Module]] = defaultdict(WeakSet)
 
 
 class _ThreadAttribute:
-    """A data descriptor of a class. Objects without a store of their own behave as if it were not there."""
+    """A data descriptor of a class. Modules without an engine behave as if it were not there."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.store = name, f"_{name}_by_thread"
+        self.name = name
+        self.stores: WeakKeyDictionary[nn.Module, threading.local] = (
+            WeakKeyDictionary()
+        )  # of the modules with an engine
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        own = instance.__dict__.get(self.store)
+        own = self.stores.get(instance)
         if own is not None and hasattr(own, "value"):
             return own.value
         try:
@@ -34,29 +34,28 @@ class _ThreadAttribute:
             raise AttributeError(f"{type(instance).__name__!r} object has no attribute {self.name!r}") from None
 
     def __set__(self, instance: Any, value: Any) -> None:
-        own = instance.__dict__.get(self.store)
+        own = self.stores.get(instance)
         if own is not None:
             own.value = value
         instance.__dict__[self.name] = value
 
 
-def install(module: nn.Module, names: tuple[str, ...]) -> tuple[str, ...]:
+def install(module: nn.Module, names: tuple[str, ...]) -> list[str]:
     """Keep those of the attributes that a module has by thread; gives their names."""
-    found = tuple(name for name in names if name in module.__dict__)
+    found = [name for name in names if name in module.__dict__]
     with _LOCK:
         for name in found:
             if name not in vars(type(module)):
                 setattr(type(module), name, _ThreadAttribute(name))
-            _INSTALLED[type(module), name].add(module)
-            module.__dict__[f"_{name}_by_thread"] = threading.local()
+            vars(type(module))[name].stores[module] = threading.local()
     return found
 
 
-def remove(module: nn.Module, names: tuple[str, ...]) -> None:
+def remove(module: nn.Module, names: list[str]) -> None:
     """The attributes of a module as plain ones again, with what was written last."""
     with _LOCK:
         for name in names:
-            module.__dict__.pop(f"_{name}_by_thread", None)
-            _INSTALLED[type(module), name].discard(module)
-            if not _INSTALLED[type(module), name]:
+            attribute = vars(type(module))[name]
+            attribute.stores.pop(module, None)
+            if not attribute.stores:
                 delattr(type(module), name)

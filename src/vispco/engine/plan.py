@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
@@ -40,18 +39,14 @@ class TokenPlan:
             raise InvalidInputError("A plan's counts grow with depth; a dropped token cannot come back.")
         object.__setattr__(self, "rows", counts.tolist())
 
-    def with_at_least(self, least: tuple[int, ...]) -> TokenPlan:
-        """The plan with no fewer than `least` [B] tokens at any layer; itself where it has them."""
-        if not any(least) or all(row[-1] >= few for row, few in zip(self.rows, least, strict=True)):
-            return self
-        return replace(self, counts=torch.maximum(self.counts, torch.tensor(least)[:, None]))
+
+_MOST_PLANS = 4096
 
 
 class PlanMemory:
     """Plans by what they follow from: the same object for the same key, so that the engine knows it again."""
 
-    def __init__(self, most: int = 4096) -> None:
-        self.most = most
+    def __init__(self) -> None:
         self._known: dict[Hashable, TokenPlan] = {}
 
     def recall(self, key: Hashable, make: Callable[[], TokenPlan]) -> TokenPlan:
@@ -59,7 +54,7 @@ class PlanMemory:
         found = self._known.get(key)
         if found is None:
             found = make()
-            if len(self._known) >= self.most:
+            if len(self._known) >= _MOST_PLANS:
                 self._known.clear()
             self._known[key] = found
         return found

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
-from vispco.core.indexing import take
+from vispco.core.indexing import take, token_index
 from vispco.engine.attention import AttentionCall
 from vispco.engine.gather import Places, spread
-from vispco.engine.rows import RowRequest, attention_logits, attention_weights, received_attention
+from vispco.engine.rows import attention_logits, attention_weights, received_attention
 from vispco.scorers.context import Heads, Of, Rows
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ class AttentionReader:
         index, present, weights = self._rows(rows, weights, seen.places)
         at_end = rows == "last" and self.layout.query_is_last
         index = index if rows == "last" else index.clamp(max=seen.width - 1)  # the query never leaves
-        request = RowRequest(index, seen.columns, heads, weights, present, at_end)
-        found = received_attention(seen.call, request, seen.hidden_keys)
+        given = {"present": present, "weights": weights, "hidden_keys": seen.hidden_keys}
+        found = received_attention(seen.call, index, seen.columns, heads, **given, at_end=at_end)
         return found.to(self.state.live.device)  # layers may be spread over devices; choices stay with the inputs
 
     def attention_table(self) -> Tensor:
@@ -81,7 +81,11 @@ class AttentionReader:
         seen = self.before()
         call, width = seen.call, seen.width
         batch, heads = call.query.shape[:2]
-        present = self._present(seen).to(call.query.device)
+        # the tokens that take part in the call, text and visual: bool [B, M]
+        there = spread(seen.live, self.layout.visual_index, self.layout.real & ~self.layout.visual)
+        everywhere = torch.arange(self.layout.length, device=there.device).expand_as(there)
+        room = torch.zeros(batch, width + 1, dtype=torch.bool, device=there.device)
+        present = room.scatter(1, seen.places(everywhere).clamp(max=width), there)[:, :width].to(call.query.device)
         start = present.float() / present.sum(-1, keepdim=True).clamp(min=1)
         rows = torch.arange(width, device=call.query.device).expand(batch, -1)
         lowest = torch.finfo(torch.float32).min
@@ -98,13 +102,13 @@ class AttentionReader:
 
     def before(self) -> _SeenCall:
         """The call of the layer before (the last one that has attention)."""
-        if self.state.call is None:
+        state = self.state
+        if state.call is None:
             raise UnsupportedModelError(
                 "The layer before has not called transformers' attention function, so its attention cannot be read. Use "
                 "scorers that need no attention, such as 'random', at this depth."
             )
-        state = self.state
-        return self._seen(self.state.call, state.call_places, state.call_live)
+        return self._seen(state.call, state.call_places, state.call_live)
 
     def entering(self, *, rotary: bool) -> _SeenCall:
         """The call that the layer about to be entered would make on all tokens that are there."""
@@ -119,21 +123,14 @@ class AttentionReader:
             columns = places(self.layout.visual_index).clamp(max=call.query.shape[2] - 1)
         return _SeenCall(call, places, live, columns, self.state.hidden_keys(live))
 
-    def _present(self, seen: _SeenCall) -> Tensor:
-        """The tokens that take part in a call, text and visual: bool [B, M]."""
-        layout = self.layout
-        there = spread(seen.live, layout.visual_index, layout.real & ~layout.visual)
-        everywhere = torch.arange(layout.length, device=there.device).expand_as(there)
-        room = torch.zeros(there.shape[0], seen.width + 1, dtype=torch.bool, device=there.device)
-        return room.scatter(1, seen.places(everywhere).clamp(max=seen.width), there)[:, : seen.width]
-
     def _probe(self, *, rotary: bool) -> AttentionCall:
-        entry, probe = self.state.entry, self.state.prefill.probe
+        entry, probe = self.state.entry, self.state.probe
         if entry is None or probe is None:
             raise InvalidInputError(
                 "A scorer whose tokens leave mid-layer cannot read the layer that they would enter next."
             )
-        arguments = self.state.arguments_now(entry.layer, entry.arguments)
+        layer, hidden, arguments = entry
+        arguments = self.state.arguments_now(layer, arguments)
         cache = arguments.get("past_key_values")
         arguments = {**arguments, "past_key_values": None}  # the real run fills the cache
         if not rotary:
@@ -144,8 +141,8 @@ class AttentionReader:
                 )
             cos, sin = arguments["position_embeddings"]
             arguments["position_embeddings"] = (torch.ones_like(cos), torch.zeros_like(sin))
-        call = self.state.compensated(probe(entry.layer, entry.hidden, arguments))
-        held = cache.layers[entry.layer].keys if cache is not None and entry.layer < len(cache.layers) else None
+        call = self.state.compensated(probe(layer, hidden, arguments))
+        held = cache.layers[layer].keys if cache is not None and layer < len(cache.layers) else None
         if held is not None and held.numel():
             if rotary:
                 call.key = torch.cat([held, call.key], dim=2)
@@ -162,9 +159,10 @@ class AttentionReader:
             return places(layout.after_image[:, None]), None, weights
         if rows == "text":
             return places(layout.instruction_index), layout.has_instruction, weights
-        if rows == "visual":
-            columns, slots = places(layout.visual_index), state.live_slots()
-            present = slots < columns.shape[1]
-            slots = slots.clamp(max=columns.shape[1] - 1)
+        if rows == "visual":  # the live slots, packed: [B, n] with n the largest count
+            columns, last = places(layout.visual_index), state.live.shape[1]
+            slots = token_index(last, state.live.device).expand_as(state.live)
+            slots = slots.masked_fill(~state.live, last).sort(-1).values[:, : state.most_live]
+            present, slots = slots < last, slots.clamp(max=last - 1)
             return columns.gather(1, slots), present, None if weights is None else weights.gather(1, slots)
         raise InvalidInputError(f"rows={rows!r} was asked for. Rows are 'last', 'text', 'visual' or 'after-image'.")

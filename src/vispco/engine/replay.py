@@ -7,9 +7,10 @@ decoding step, run as they are; so the results are the same to the bit.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,7 +20,7 @@ from vispco.engine.attention import AttentionCall
 from vispco.engine.cache import cache_layer
 from vispco.engine.forward import attention_calls
 from vispco.engine.hooks import engine_on
-from vispco.engine.passes import Pass
+from vispco.engine.passes import PruningPass
 from vispco.engine.wrappers import shadow
 from vispco.families import family_of
 from vispco.scorers.chain import Chain, ChainLike
@@ -76,10 +77,10 @@ class Prefix:
         self.records = [_LayerRecord() for _ in self.layers]
         with ExitStack() as stack:
             for index, layer in enumerate(self.layers[:until]):
-                stack.callback(layer.register_forward_hook(self._keep_output(index), with_kwargs=True).remove)
+                stack.callback(layer.register_forward_hook(partial(self._keep_output, index), with_kwargs=True).remove)
                 if any(scorer.site == "mid" for scorer in self.chain.scorers):
                     attention = self.family.attention(layer)
-                    stack.callback(attention.register_forward_hook(self._keep_attended(index)).remove)
+                    stack.callback(attention.register_forward_hook(partial(self._keep_attended, index)).remove)
             if self.chain.needs_attention:
                 stack.enter_context(attention_calls(self.model, self._keep_call))
             yield
@@ -93,62 +94,49 @@ class Prefix:
         with ExitStack() as stack:
             for index, layer in enumerate(self.layers[: len(self.records)]):
                 attention = self.family.attention(layer) if self.records[index].attended is not None else None
-                _StandIn(self, index, layer, attention).install(stack)
+                answering = _StandIn(self, index, layer, attention)
+                shadow(stack, layer, "forward", answering.run)
+                if attention is not None:
+                    shadow(stack, attention, "forward", answering.attend)
             yield
 
-    def current(self) -> Pass | None:
-        """The pruned pass that the model is in, if a pruner is on it."""
-        engine = engine_on(self.base)
-        return None if engine is None else engine.state.current
+    def _keep_output(self, index: int, _: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:
+        record = self.records[index]
+        if record.output is None:  # else this is a decoding step
+            record.output = output
+            if (cache := kwargs.get("past_key_values")) is not None:
+                record.cache = copy.copy(cache_layer(cache, index))
 
-    def _keep_output(self, index: int) -> Callable[..., None]:
-        def hook(_: nn.Module, __: Any, kwargs: dict[str, Any], output: Any) -> None:
-            record = self.records[index]
-            if record.output is None:  # else this is a decoding step
-                record.output = output
-                if (cache := kwargs.get("past_key_values")) is not None:
-                    record.cache = copy.copy(cache_layer(cache, index))
-
-        return hook
-
-    def _keep_attended(self, index: int) -> Callable[..., None]:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:
-            if self.records[index].attended is None:
-                self.records[index].attended = output
-
-        return hook
+    def _keep_attended(self, index: int, _: nn.Module, __: Any, output: Any) -> None:
+        if self.records[index].attended is None:
+            self.records[index].attended = output
 
     def _keep_call(self, index: int, call: AttentionCall) -> None:
         if self.records[index].call is None:
-            self.records[index].call = AttentionCall(call.module, call.query, call.key, None, call.mask, call.options)
+            self.records[index].call = replace(call, value=None)
 
 
 class _StandIn:
-    """A layer that answers from a record."""
+    """The `forward` of a layer, and of its attention, that answers from a record."""
 
     def __init__(self, prefix: Prefix, index: int, layer: nn.Module, attention: nn.Module | None) -> None:
-        self.prefix, self.index, self.record = prefix, index, prefix.records[index]
-        self.layer, self.attention = layer, attention
+        self.base, self.index, self.record = prefix.base, index, prefix.records[index]
         self.own_layer, self.own_attention = layer.forward, None if attention is None else attention.forward
-        self.showing: Pass | None = None  # the pass to which the attention answers from memory just now
+        self.showing: PruningPass | None = None  # the pass to which the attention answers from memory just now
 
-    def install(self, stack: ExitStack) -> None:
-        """Shadow the layer until the stack is closed."""
-        shadow(stack, self.layer, "forward", self._layer)
-        if self.attention is not None:
-            shadow(stack, self.attention, "forward", self._attend)
-
-    def _layer(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, *args: Any, **kwargs: Any) -> Any:
         cache, index, record = kwargs.get("past_key_values"), self.index, self.record
         if cache is not None and cache.get_seq_length(index):
             return self.own_layer(*args, **kwargs)  # a decoding step
-        current = self.prefix.current()
-        first = None if current is None else current.first_choice
-        if current is None or first is None or index < first - 1:
-            return self._from_record(cache)
+        engine = engine_on(self.base)
+        current = None if engine is None else engine.state.current
+        first = current.choices.first if isinstance(current, PruningPass) else None
+        if not isinstance(current, PruningPass) or first is None or index < first - 1:
+            self._write(cache)
+            return record.output
         if index >= first:
             return self.own_layer(*args, **kwargs)
-        reads, mid = current.wants_attention(index), current.leaves_mid(index)
+        reads, mid = current.choices.read[index], current.leaves_mid(index)
         if (reads and record.call is None) or (mid and record.attended is None):
             return self.own_layer(*args, **kwargs)
         if mid:  # its feed-forward network has fewer tokens already
@@ -158,21 +146,18 @@ class _StandIn:
             finally:
                 self.showing = None
         if reads and record.call is not None:
-            current.listen(index, record.call)
-        return self._from_record(cache)
+            current.listen(record.call)
+        self._write(cache)
+        return record.output
 
-    def _attend(self, *args: Any, **kwargs: Any) -> Any:
+    def attend(self, *args: Any, **kwargs: Any) -> Any:
         if self.showing is None:
             assert self.own_attention is not None  # noqa: S101 - installed with its module
             return self.own_attention(*args, **kwargs)
         if self.record.call is not None:
-            self.showing.listen(self.index, self.record.call)
+            self.showing.listen(self.record.call)
         self._write(kwargs.get("past_key_values"))
         return self.record.attended
-
-    def _from_record(self, cache: Any) -> Any:
-        self._write(cache)
-        return self.record.output
 
     def _write(self, cache: Any) -> None:
         if cache is not None:

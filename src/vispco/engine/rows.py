@@ -4,8 +4,6 @@ SDPA and flash attention return no weights. The rows that a scorer names are com
 one query that is one row; for all visual queries it is done in blocks, so that no N x N map exists at any time.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -13,46 +11,42 @@ from vispco.core.indexing import batch_index
 from vispco.engine.attention import AttentionCall
 from vispco.scorers.context import Heads
 
-BLOCK_ELEMENTS = 1 << 22
+_BLOCK_ELEMENTS = 1 << 22
 """The number of attention weights that may be in memory at a time while rows are summed up."""
 
 
-@dataclass(frozen=True, eq=False)
-class RowRequest:
-    """Which attention to sum up.
-
-    rows: int64 [B, R] and columns: int64 [B, V], places among this pass's tokens (0..M-1). present: bool [B, R] leaves rows
-    out, weights: float [B, R] weighs them. heads: how the head dimension is reduced first, row by row.
-    at_end: the rows are the last tokens of all, which have no future.
-    """
-
-    rows: Tensor
-    columns: Tensor
-    heads: Heads = "mean"
-    weights: Tensor | None = None
-    present: Tensor | None = None
-    at_end: bool = False
-
-
-def received_attention(call: AttentionCall, request: RowRequest, hidden_keys: Tensor | None = None) -> Tensor:
+def received_attention(
+    call: AttentionCall,
+    rows: Tensor,
+    columns: Tensor,
+    heads: Heads = "mean",
+    *,
+    present: Tensor | None = None,
+    weights: Tensor | None = None,
+    hidden_keys: Tensor | None = None,
+    at_end: bool = False,
+) -> Tensor:
     """Attention that the columns receive from the rows, summed over rows: float32 [B, V].
 
-    hidden_keys: bool [B, K], keys that are hidden besides those of the call's mask.
+    rows: int64 [B, R] and columns: int64 [B, V], places among this pass's tokens (0..M-1). heads: how the head dimension
+    is reduced first, row by row. present: bool [B, R] leaves rows out, weights: float [B, R] weighs them.
+    hidden_keys: bool [B, K], keys that are hidden besides those of the call's mask. at_end: the rows are the last tokens
+    of all, which have no future.
     """
     keys = call.key
-    rows, columns = request.rows.to(keys.device), request.columns.to(keys.device)
+    rows, columns = rows.to(keys.device), columns.to(keys.device)
     shift = keys.shape[2] - call.query.shape[2]
     columns = columns + shift if shift else columns
-    factor = None if request.weights is None else request.weights.float().to(keys.device)
-    if request.present is not None:
-        present = request.present.to(keys.device)
+    factor = None if weights is None else weights.float().to(keys.device)
+    if present is not None:
+        present = present.to(keys.device)
         factor = present if factor is None else factor * present
-    block = max(1, BLOCK_ELEMENTS // max(1, rows.shape[0] * call.query.shape[1] * keys.shape[2]))
+    block = max(1, _BLOCK_ELEMENTS // max(1, rows.shape[0] * call.query.shape[1] * keys.shape[2]))
     total: Tensor | None = None
     for start in range(0, rows.shape[1], block):
         part = slice(start, start + block)
-        weights = attention_weights(call, rows[:, part], hidden_keys, at_end=request.at_end)  # [B, H, r, K]
-        reduced = weights.mean(1) if request.heads == "mean" else weights.amax(1)
+        table = attention_weights(call, rows[:, part], hidden_keys, at_end=at_end)  # [B, H, r, K]
+        reduced = table.mean(1) if heads == "mean" else table.amax(1)
         weighted = reduced if factor is None else reduced * factor[:, part, None]
         summed = (weighted[:, 0] if weighted.shape[1] == 1 else weighted.sum(1)).gather(1, columns)
         total = summed if total is None else total + summed

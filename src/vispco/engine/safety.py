@@ -16,8 +16,8 @@ from vispco.core.errors import UnsupportedModelError
 from vispco.engine.attention import Attended, AttentionCall, implementation_of
 from vispco.engine.rows import attention_logits, attention_weights
 
-TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-LOOSE = 5e-2  # of half precision
+_TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+_LOOSE = 5e-2  # of half precision
 _TRUSTED: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
 """Models on which the rows were right, with the attention implementations under which they were."""
 
@@ -51,7 +51,7 @@ class RowCheck:
         precisions, kind = [part.dtype for part in (call.query, call.key, call.value, output)], call.query.device.type
         if torch.is_autocast_enabled(kind):  # rotary embeddings leave float32, which is then rounded all the same
             precisions.append(torch.get_autocast_dtype(kind))
-        tolerance = max(TOLERANCE.get(precision, LOOSE) for precision in precisions)
+        tolerance = max(_TOLERANCE.get(precision, _LOOSE) for precision in precisions)
         apart = (row - given.view_as(row)).abs().amax(-1)  # [B, H]
         worst = apart.masked_fill(~sees, 0.0).amax()  # a padding token may see no key; its output is not used
         self.errors[layer] = worst / (tolerance * given.abs().amax().clamp(min=1e-6))

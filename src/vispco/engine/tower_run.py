@@ -15,7 +15,7 @@ from vispco.core.cut_layout import CutLayout
 from vispco.core.errors import InvalidInputError
 from vispco.core.layout import Array, ImageSizes, TokenLayout
 from vispco.cost.dimensions import Dimensions
-from vispco.engine.gather import MaskCut, gather_mask, merge
+from vispco.engine.gather import gather_mask, merge
 from vispco.engine.vision import TokenVision
 from vispco.families.tower_modules import patch_order
 from vispco.families.tower_shape import Segments, TowerShape
@@ -202,7 +202,7 @@ class TowerRun:
             if name == "position_embeddings":
                 cut: Any = tuple(each[self.patches] for each in value)
             elif name == "attention_mask":  # only squares have one
-                cut = gather_mask(value, MaskCut(self.patches, self.patches, 0, self.patches))
+                cut = gather_mask(value, self.patches, self.patches, rows=self.patches)
             else:  # groups that have lost all of their cells are gone
                 lengths = np.bincount(self.divided[block][1]) * self.shape.cell
                 ends = torch.from_numpy(np.cumsum(lengths[lengths > 0]))

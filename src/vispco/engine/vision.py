@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vispco.core.errors import UnsupportedModelError
 from vispco.core.layout import TokenLayout
 from vispco.engine.attention import Attended, AttentionCall, AttentionTap
-from vispco.engine.rows import RowRequest, received_attention
+from vispco.engine.rows import received_attention
 from vispco.families import Family, family_of
 from vispco.scorers.base import VisionNeeds
 from vispco.scorers.context import Block, VisionRecord
@@ -253,6 +253,6 @@ def received_in_tower(call: AttentionCall, *, from_class: bool, gone: Tensor | N
         return torch.cat([received_in_tower(part, from_class=from_class) for part in parts], dim=1)
     rows = everything[:, :1] if from_class else everything
     if gone is None or from_class:
-        return received_attention(call, RowRequest(rows, everything), gone) / rows.shape[1]
-    summed = received_attention(call, RowRequest(rows, everything, present=~gone), gone)
+        return received_attention(call, rows, everything, hidden_keys=gone) / rows.shape[1]
+    summed = received_attention(call, rows, everything, present=~gone, hidden_keys=gone)
     return summed / (~gone).sum(1, keepdim=True).clamp(min=1)

@@ -31,58 +31,48 @@ def unwrap(model: Any) -> Any:
     return model
 
 
-class Detours:
-    """While installed, compiled wrappers run the plain model, and `state.prompt` is the length of a generation's prompt."""
+def install_detours(given: Any, state: CallState, stack: ExitStack) -> None:
+    """Until the stack is closed, compiled wrappers run the plain model, and `state.prompt` is the length of a generation's prompt.
 
-    def __init__(self, given: Any, state: CallState) -> None:
-        self.model, self.state = unwrap(given), state
-        self._given = ref(given)  # a compiled wrapper is not kept alive by what runs inside of it
-        self._shadowed: ExitStack | None = None
+    given: the model, or a wrapper around it.
+    """
+    model = unwrap(given)
+    stack.callback(_forget_compiled)
+    # Compiled code does not see hooks that came after it, and a model does not know its compiled wrappers.
+    frames = _compiled_frames()
+    if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
+        found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
+        _WRAPPERS[:] = [(frames, found)]
+    known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
+    if type(given).__name__ == "OptimizedModule" and given not in known:
+        known.append(given)
+    for wrapper in known:
+        if unwrap(wrapper) is model:
+            shadow(stack, wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
+    for module in model.modules():
+        if getattr(module, "_compiled_call_impl", None) is not None:
+            shadow(stack, module, "_compiled_call_impl", None)
+        own = plain = module.__dict__.get("forward")
+        while (inside := getattr(plain, "_torchdynamo_orig_callable", None)) is not None:
+            plain = inside
+        if plain is not own:
+            shadow(stack, module, "forward", plain)
+    # while the model is pruned, compiled functions call its plain forward
+    shadow(stack, model, "forward", disable(model.forward))  # type: ignore[no-untyped-call]
+    if (generate := getattr(model, "generate", None)) is not None:
 
-    def install(self) -> None:
-        stack = self._shadowed = ExitStack()
-        # Compiled code does not see hooks that came after it, and a model does not know its compiled wrappers.
-        frames, given = _compiled_frames(), self._given()
-        if frames and (not _WRAPPERS or _WRAPPERS[0][0] != frames):
-            found = [ref(made) for made in gc.get_objects() if type(made).__name__ == "OptimizedModule"]
-            _WRAPPERS[:] = [(frames, found)]
-        known = [made for _, found in _WRAPPERS for weak in found if (made := weak()) is not None]
-        if type(given).__name__ == "OptimizedModule" and given not in known:
-            known.append(given)
-        for wrapper in known:
-            if unwrap(wrapper) is self.model:
-                shadow(stack, wrapper, "forward", wrapper._modules["_orig_mod"].__call__)  # noqa: SLF001
-        for module in self.model.modules():
-            if getattr(module, "_compiled_call_impl", None) is not None:
-                shadow(stack, module, "_compiled_call_impl", None)
-            own = plain = module.__dict__.get("forward")
-            while (inside := getattr(plain, "_torchdynamo_orig_callable", None)) is not None:
-                plain = inside
-            if plain is not own:
-                shadow(stack, module, "forward", plain)
-        # while the model is pruned, compiled functions call its plain forward
-        shadow(stack, self.model, "forward", disable(self.model.forward))  # type: ignore[no-untyped-call]
-        if (own := getattr(self.model, "generate", None)) is not None:
+        @wraps(generate)
+        def noting_the_prompt(*args: Any, **kwargs: Any) -> Any:
+            inputs = [*args[:1], *(kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds"))]
+            prompt = next((x for x in inputs if isinstance(x, Tensor) and x.dim() > 1), None)
+            state.prompt = None if prompt is None else int(prompt.shape[1])
+            try:
+                return generate(*args, **kwargs)
+            finally:
+                state.prompt = None
 
-            @wraps(own)
-            def generate(*args: Any, **kwargs: Any) -> Any:
-                given = [*args[:1], *(kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds"))]
-                prompt = next((x for x in given if isinstance(x, Tensor) and x.dim() > 1), None)
-                self.state.prompt = None if prompt is None else int(prompt.shape[1])
-                try:
-                    return own(*args, **kwargs)
-                finally:
-                    self.state.prompt = None
-
-            shadow(stack, self.model, "generate", generate)
-        _forget_compiled()
-
-    def remove(self) -> None:
-        """Safe in any state."""
-        if self._shadowed is not None:
-            _forget_compiled()
-            self._shadowed.close()
-            self._shadowed = None
+        shadow(stack, model, "generate", noting_the_prompt)
+    _forget_compiled()
 
 
 def shadow(stack: ExitStack, module: Any, name: str, value: Any) -> None:

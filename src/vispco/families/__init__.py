@@ -28,19 +28,4 @@ def family_of(model: nn.Module) -> Family:
     return FAMILIES.get(getattr(config, "model_type", ""), Family)()
 
 
-__all__ = [
-    "FAMILIES",
-    "Family",
-    "Gemma3",
-    "Granite4Vision",
-    "Idefics",
-    "InternVL",
-    "Kosmos",
-    "Llama4",
-    "Llava",
-    "LlavaVariants",
-    "Qwen",
-    "Qwen3",
-    "SharedKeys",
-    "family_of",
-]
+__all__ = ["FAMILIES", "Family", "family_of"]

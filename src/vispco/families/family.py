@@ -2,13 +2,14 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from vispco.core.errors import InvalidInputError, UnsupportedModelError
+from vispco.core.indexing import runs_of
 from vispco.core.layout import TokenLayout
 from vispco.families.tower_shape import TowerShape
 from vispco.families.unserved import NO_VISUAL_TOKENS, OTHERWISE
@@ -54,20 +55,21 @@ class Family:
     def base(self, model: nn.Module) -> nn.Module:
         """The module that joins pictures and text: it takes `input_ids` and calls the language model."""
         inner = getattr(model, "model", None)
-        found = inner if isinstance(inner, nn.Module) and self._text_name(inner) else model
-        if not self._text_name(found) and isinstance(inner, nn.Module) and self._known_ids(inner):
+        for found in (inner, model):
+            if isinstance(found, nn.Module) and self._text_name(found):
+                return found
+        if isinstance(inner, nn.Module) and self._known_ids(inner):
             return inner  # pictures and text are joined in the language model itself
-        if not self._text_name(found):
-            raise UnsupportedModelError(
-                f"{type(model).__name__} has none of {', '.join(self.text_model_names)} inside, so its decoder layers "
-                "cannot be found. vispco serves transformers' image-text-to-text models; for another kind add a Family."
-            )
-        return found
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has none of {', '.join(self.text_model_names)} inside, so its decoder layers "
+            "cannot be found. vispco serves transformers' image-text-to-text models; for another kind add a Family."
+        )
 
     def text_model(self, model: nn.Module) -> nn.Module:
         """The module that runs the decoder layers."""
         base = self.base(model)
-        found: Any = getattr(base, self._text_name(base)) if self._text_name(base) else base
+        name = self._text_name(base)
+        found: Any = getattr(base, name) if name else base
         while not isinstance(getattr(found, "layers", None), nn.ModuleList):
             inner = next((m for n in _INNER_NAMES if isinstance(m := getattr(found, n, None), nn.Module)), None)
             if inner is None:
@@ -76,11 +78,11 @@ class Family:
         return found  # type: ignore[no-any-return]
 
     def layers(self, model: nn.Module) -> nn.ModuleList:
-        layers = getattr(self.text_model(model), "layers", None)
+        text = self.text_model(model)
+        layers = getattr(text, "layers", None)
         if not isinstance(layers, nn.ModuleList) or not len(layers):
             raise UnsupportedModelError(
-                f"The language model {type(self.text_model(model)).__name__} has no list of decoder `layers`, which "
-                "pruning works on."
+                f"The language model {type(text).__name__} has no list of decoder `layers`, which pruning works on."
             )
         return layers
 
@@ -174,7 +176,7 @@ class Family:
         real = mask[:, -shape[1] :] if isinstance(mask, Tensor) and mask.dim() == 2 else None
         if answers is not None and answers.shape != shape:
             answers = None
-        if answers is not None:
+        elif answers is not None:
             # Training labels may lie on all of the text. What comes before the last picture is no answer about it.
             behind = visual.flip(-1).cumsum(-1).flip(-1) == 0
             answers = answers.to(visual.device) & behind & visual.any(-1, keepdim=True)
@@ -183,15 +185,14 @@ class Family:
         # The sizes may lie on a device, and most scorers never ask for them.
         entered = {"pixels": pixels} if self.interpolates else {}
         sizes = functools.partial(self.image_sizes, model, inputs, **entered)
-        tower = functools.partial(self.tower_shape, model)
         return TokenLayout.build(
             visual,
             real,
             answers=answers,
             read=read,
             image_sizes=sizes,
-            tower=lambda at: tower().sample_flops(at),
-            unshrunk=lambda at: tower().unshrunk(at),
+            tower=lambda at: self.tower_shape(model).sample_flops(at),
+            unshrunk=lambda at: self.tower_shape(model).unshrunk(at),
             pixels=pixels,
         )
 
@@ -204,7 +205,16 @@ class Family:
         if self.has_merged_pictures(inputs):
             types: Tensor = inputs["mm_token_type_ids"]
             return (types == 1) | (types == 2)
-        return self._placeholders_in(model, self.given(inputs))
+        # Placeholders among embeddings, recognised as transformers does: by equality with the token's embedding
+        embeds, table = self.given(inputs), cast("Any", self.base(model)).get_input_embeddings()
+        found = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
+        for token in self.visual_token_ids(model):
+            found |= (embeds == table(torch.tensor(token, device=embeds.device))).all(-1)
+        return found
+
+    def visual_runs(self, model: nn.Module, inputs: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+        """(sample, start, end) of each run of neighbouring visual tokens, on the host."""
+        return runs_of(self.find_visual(model, inputs).cpu().numpy())
 
     def check_served(self, model: nn.Module) -> None:
         """Refuse a class that is known not to work, before anything is looked for in it."""
@@ -223,26 +233,24 @@ class Family:
     def check_length(self, model: nn.Module, length: int) -> None:
         """Refuse a prompt whose length the model could not be pruned at exactly."""
 
-    def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> tuple[int, int]:
-        """(batch, length) of a pass without pictures; placeholders in it are refused. A single token is never asked about."""
-        given = self.given(inputs)
-        batch, length = given.shape[:2]
+    def check_without_pictures(self, model: nn.Module, inputs: Mapping[str, Any]) -> None:
+        """Refuse a pass without pictures that has placeholders. A single token is never asked about."""
         ids = inputs.get("input_ids")
-        if length > 1 and ids is None:
+        if self.given(inputs).shape[1] <= 1:
+            return
+        if ids is None:
             raise UnsupportedModelError(
                 "The prompt came as inputs_embeds without pictures, so its visual tokens cannot be told from text. Pass "
                 "input_ids with pixel_values (or mm_encoder_outputs), or say where they are: "
                 "`with vispco.engine.visual_at(mask): ...`."
             )
-        if length > 1 and ids is not None:
-            known = torch.tensor(self.visual_token_ids(model), device=ids.device)
-            if bool(torch.isin(ids, known).any()):
-                raise UnsupportedModelError(
-                    "The prompt has image placeholders but no pictures came with it. This happens in chunked prefill "
-                    "(prefill_chunk_size) or with features merged beforehand; prefill in one piece, with pixel_values "
-                    "or mm_encoder_outputs."
-                )
-        return int(batch), int(length)
+        known = torch.tensor(self.visual_token_ids(model), device=ids.device)
+        if bool(torch.isin(ids, known).any()):
+            raise UnsupportedModelError(
+                "The prompt has image placeholders but no pictures came with it. This happens in chunked prefill "
+                "(prefill_chunk_size) or with features merged beforehand; prefill in one piece, with pixel_values "
+                "or mm_encoder_outputs."
+            )
 
     def tower_shape(self, model: nn.Module) -> TowerShape:
         """The sizes of the vision tower and the projector; a tower that is not described is refused in a sentence."""
@@ -292,15 +300,6 @@ class Family:
         if not isinstance(given, Tensor):
             raise InvalidInputError("The model was called with neither input_ids nor inputs_embeds.")
         return given
-
-    def _placeholders_in(self, model: nn.Module, embeds: Tensor) -> Tensor:
-        """Placeholders among embeddings, recognised as transformers does: by equality with the token's embedding."""
-        table: Any = self.base(model)
-        found = torch.zeros(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
-        for token in self.visual_token_ids(model):
-            token_embedding = table.get_input_embeddings()(torch.tensor(token, device=embeds.device))
-            found |= (embeds == token_embedding).all(-1)
-        return found
 
     def _text_name(self, module: nn.Module) -> str:
         return next((n for n in self.text_model_names if isinstance(getattr(module, n, None), nn.Module)), "")

@@ -85,5 +85,5 @@ class Idefics(Family):
         """Sizes from runs of placeholders, each a tile between marks: empty tiles come with the pixels, too."""
         config: Any = self.base(model).config
         side = config.vision_config.image_size // config.vision_config.patch_size // config.scale_factor
-        runs = runs_of(self.find_visual(model, inputs).cpu().numpy())
+        runs = self.visual_runs(model, inputs)
         return ((1, side, side),) * len(runs) if all(end - start == side * side for _, start, end in runs) else None

@@ -36,7 +36,9 @@ class Kosmos(Family):
         return self._part(self.base(model), "model")
 
     def has_pictures(self, inputs: Mapping[str, Any]) -> bool:
-        return inputs.get("image_embeds_position_mask") is not None and not self._continues(inputs)
+        cache = inputs.get("past_key_values")
+        continues = cache is not None and int(cache.get_seq_length()) > 0
+        return inputs.get("image_embeds_position_mask") is not None and not continues
 
     def visual_token_ids(self, model: nn.Module) -> tuple[int, ...]:  # noqa: ARG002
         return ()
@@ -44,10 +46,6 @@ class Kosmos(Family):
     def find_visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Tensor:  # noqa: ARG002
         mask: Tensor = inputs["image_embeds_position_mask"]
         return mask.to(torch.bool)
-
-    def _continues(self, inputs: Mapping[str, Any]) -> bool:
-        cache = inputs.get("past_key_values")
-        return cache is not None and int(cache.get_seq_length()) > 0
 
 
 class Llama4(Family):

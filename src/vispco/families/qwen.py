@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 from transformers.vision_utils import get_vision_window_index
 
-from vispco.core.indexing import runs_of
-from vispco.core.layout import Array
 from vispco.families.family import Family, ImageSizes
 
 
@@ -33,26 +31,20 @@ class Qwen(Family):
         order = [kind for kind, each in enumerate(grids) for _ in each]
         if all(grids):  # in the order of their placeholders
             ids = self.given(inputs).cpu().numpy()
-            order = [
-                int(ids[row, start] != config.image_token_id) for row, start, _ in runs_of(self._visual(model, inputs))
-            ]
+            runs = self.visual_runs(model, inputs)
+            order = [int(ids[row, start] != config.image_token_id) for row, start, _ in runs]
         kinds = [iter(each) for each in grids]
         found = [next(kinds[kind], (0, 0, 0)) for kind in order]
         return tuple((t, h // merge, w // merge) for t, h, w in found)
-
-    def _visual(self, model: nn.Module, inputs: Mapping[str, Any]) -> Array:
-        """Where the visual tokens are: bool [B, N] on the host."""
-        return self.find_visual(model, inputs).cpu().numpy()
 
     def _sizes_of_positions(self, model: nn.Module, inputs: Mapping[str, Any]) -> ImageSizes | None:
         """The grids as M-RoPE has them: `generate()` hands positions on, but neither pixels nor grids."""
         ids, positions = inputs.get("input_ids"), inputs.get("position_ids")
         if ids is None or positions is None or positions.dim() != 3 or positions.shape[-1] != ids.shape[1]:
             return None
-        visual = self._visual(model, inputs)
         down, across = positions[-2:].expand(-1, len(ids), -1).cpu().numpy()
         sizes = []
-        for row, start, end in runs_of(visual):
+        for row, start, end in self.visual_runs(model, inputs):
             rows, columns = (int(np.ptp(axis[row, start:end])) + 1 for axis in (down, across))
             frames, rest = divmod(end - start, rows * columns)
             if rest:

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -78,9 +79,9 @@ class Kernel(ABC):
         exact = value.clamp(self.r_min, 1.0).cummin(dim=-1).values
         retention = raw + (exact - value)  # which is 0 or a rounding error, so the sum is `exact` to the last bit
         first = self.earliest_layer
-        return (
-            torch.cat([torch.ones_like(retention[..., :first]), retention[..., first:]], dim=-1) if first else retention
-        )
+        if not first:
+            return retention
+        return torch.cat([torch.ones_like(retention[..., :first]), retention[..., first:]], dim=-1)
 
     def _check(self, params: Tensor, num_layers: int, gamma: float | None) -> None:
         if num_layers < 2:
@@ -110,6 +111,14 @@ class Kernel(ABC):
                 f"{meaning}={value:g} was given to kernel {self.name!r}. Give a number in [{low:g}, {high:g}]."
             )
         return min(max((value - low) / (high - low), MARGIN), 1.0 - MARGIN)
+
+    def _falling(self, meaning: str, values: Sequence[float]) -> Tensor:
+        """Each value as the share of the room between r_min and the one before that it keeps, unbounded: float64 [P]."""
+        above, raw = 1.0, []
+        for value in values:
+            raw.append(logit(self._within(meaning, value, self.r_min, above)) if above > self.r_min else 0.0)
+            above = value
+        return torch.tensor(raw, dtype=torch.float64)
 
     def _retention(self, unbounded: Tensor) -> Tensor:
         """An unconstrained number -> a retention in (r_min, 1)."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from vispco.core.errors import InvalidInputError
-from vispco.kernels.kernel import MARGIN, Kernel, logit, transition
+from vispco.kernels.kernel import MARGIN, Kernel, transition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +60,7 @@ class Steps(Kernel):
                 f"positions={list(positions)} were given. They must grow, within [-1, {num_layers}]."
             )
         log_gaps = gaps.clamp_min(MARGIN * num_layers).log()
-        above, raw = 1.0, []
-        for height in heights:
-            raw.append(logit(self._within("height", height, self.r_min, above)) if above > self.r_min else 0.0)
-            above = height
-        return torch.cat([torch.tensor(raw, dtype=torch.float64), log_gaps[:-1] - log_gaps[-1]])
+        return torch.cat([self._falling("height", heights), log_gaps[:-1] - log_gaps[-1]])
 
     def describe(self, params: Tensor, num_layers: int) -> dict[str, float]:
         """Position (in layers) and height (the retention behind it) of each step."""
@@ -77,7 +73,7 @@ class Steps(Kernel):
 
     def _heights(self, params: Tensor) -> Tensor:
         """h_1..h_M: [..., M]."""
-        kept = torch.nn.functional.logsigmoid(params[..., : self.steps]).cumsum(dim=-1).exp()
+        kept = functional.logsigmoid(params[..., : self.steps]).cumsum(dim=-1).exp()
         return self.r_min + (1.0 - self.r_min) * kept
 
     def _positions(self, params: Tensor, num_layers: int) -> Tensor:
@@ -113,11 +109,7 @@ class Free(Kernel):
             retention = [1.0 - fall * i for i in range(num_layers)]
         if len(retention) != num_layers:
             raise InvalidInputError(f"{len(retention)} retentions were given for {num_layers} layers. Give one each.")
-        above, raw = 1.0, []
-        for value in retention[self.earliest_layer :]:
-            raw.append(logit(self._within("retention", value, self.r_min, above)) if above > self.r_min else 0.0)
-            above = value
-        return torch.tensor(raw, dtype=torch.float64)
+        return self._falling("retention", retention[self.earliest_layer :])
 
     def describe(self, params: Tensor, num_layers: int) -> dict[str, float]:
         """The retention of each layer."""

@@ -35,7 +35,7 @@ from vispco.vllm.choosing import (
 from vispco.vllm.processing import PICTURES, PrunedInfo, PrunedProcessor
 from vispco.vllm.settings import ServingSettings
 
-VISION_BASE = 10000.0  # of rotary embeddings, which vLLM's towers take for granted
+_VISION_BASE = 10000.0  # of rotary embeddings, which vLLM's towers take for granted
 
 
 class _PrunedPictures:
@@ -124,8 +124,8 @@ class _QwenPictures(_PrunedPictures):
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         vision = self.config.vision_config
-        base = float((getattr(vision, "rope_parameters", None) or {}).get("rope_theta", VISION_BASE))
-        if base != VISION_BASE:
+        base = float((getattr(vision, "rope_parameters", None) or {}).get("rope_theta", _VISION_BASE))
+        if base != _VISION_BASE:
             self.visual.rotary_pos_emb = get_rope(
                 head_size=vision.hidden_size // vision.num_heads,
                 max_position=8192,

@@ -17,12 +17,12 @@ KEEP, PRUNE = "vispco_keep", "image_pruning_rate"
 """What a request may give in `mm_processor_kwargs`: the share that stays, or the share that leaves."""
 FIELD = "vispco"
 """Where the settings stand in a model's config."""
-BEFORE_LAYERS = "vLLM keeps one table of cache blocks for all layers, so tokens can leave before layer 0 only."
-ALONE = (
+_BEFORE_LAYERS = "vLLM keeps one table of cache blocks for all layers, so tokens can leave before layer 0 only."
+_ALONE = (
     "Give a scorer that chooses before the language model by embeddings alone, such as 'divprune' or 'uniform', or run the "
     "pruner with `vispco serve`."
 )
-SIZE = 1e-9  # rounding of 1 - image_pruning_rate
+_SIZE = 1e-9  # rounding of 1 - image_pruning_rate
 
 
 class ServingChoice(TypedDict, total=False):
@@ -131,7 +131,7 @@ def kept_tokens(number: int, share: float) -> int:
 
 def _check_share(share: Any, name: str, most: float = 1.0) -> float:
     """Refuse a share that is not a number in (0, 1], or above the allowed one."""
-    if not _is_number(share) or not 0 < share <= most + SIZE:
+    if not _is_number(share) or not 0 < share <= most + _SIZE:
         limit = "1" if most == 1 else f"{most:g}, the max_keep of this engine"
         raise InvalidInputError(
             f"{name}={share!r} was given. It is the share of a picture's tokens that stays: above 0, at most {limit}."
@@ -147,7 +147,7 @@ def _share_before_layers(schedule: Schedule, source: object = "This schedule") -
     """The one share of a schedule whose drops are all before layer 0."""
     if schedule.per_sample or len(set(schedule.retention)) > 1:
         raise InvalidInputError(
-            f"{source} drops tokens inside the language model, or not the same for all samples. {BEFORE_LAYERS} Search with "
+            f"{source} drops tokens inside the language model, or not the same for all samples. {_BEFORE_LAYERS} Search with "
             "`vispco search MODEL --servable`, or run this pruner with `vispco serve`."
         )
     return float(schedule.retention[0])  # type: ignore[arg-type]
@@ -168,22 +168,22 @@ def _obstacles(chain: Chain) -> Iterator[str]:
     """Why a chain cannot be served, if it cannot."""
     scorer = chain.scorers[0]
     if len(chain.stages) > 1 or chain.earliest_layer > 0 or scorer.needs_previous_hidden:
-        yield f"drops tokens inside the language model. {BEFORE_LAYERS} {ALONE}"
+        yield f"drops tokens inside the language model. {_BEFORE_LAYERS} {_ALONE}"
     if scorer.needs_attention or scorer.needs_entering:
-        yield f"reads attention of the language model, which has not run where vLLM asks for the tokens. {ALONE}"
+        yield f"reads attention of the language model, which has not run where vLLM asks for the tokens. {_ALONE}"
     if chain.tower:
-        yield f"chooses inside the vision tower, which vLLM runs whole. {ALONE}"
+        yield f"chooses inside the vision tower, which vLLM runs whole. {_ALONE}"
     if chain.compensate:
-        yield f"gives attention back by a bias, which vLLM's attention does not take. {ALONE}"
+        yield f"gives attention back by a bias, which vLLM's attention does not take. {_ALONE}"
     if chain.merges:
-        yield f"merges tokens, which is not served inside vLLM. {ALONE}"
+        yield f"merges tokens, which is not served inside vLLM. {_ALONE}"
     if chain.decides_count:
-        yield f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {ALONE}"
+        yield f"decides by the picture how many tokens stay; vLLM must know the number before it has seen it. {_ALONE}"
     if chain.needs_vision:
-        yield f"reads the inside of the vision tower, which vLLM's towers do not show. {ALONE}"
+        yield f"reads the inside of the vision tower, which vLLM's towers do not show. {_ALONE}"
     if scorer.reads_question:
-        yield f"reads the question, which vLLM's vision tower is not given. {ALONE}"
+        yield f"reads the question, which vLLM's vision tower is not given. {_ALONE}"
     if type(scorer).for_model is not Scorer.for_model:
-        yield f"has weights of its own for a model of transformers. {ALONE}"
+        yield f"has weights of its own for a model of transformers. {_ALONE}"
     if chain.allocation == "equal":
         yield "divides tokens equally over pictures. vLLM prunes every picture by its own size: leave 'equal:' out."

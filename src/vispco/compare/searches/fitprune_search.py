@@ -33,7 +33,7 @@ from vispco.core.layout import TokenLayout
 from vispco.core.schedule import Schedule
 from vispco.engine import attention_calls
 from vispco.engine.attention import AttentionCall
-from vispco.engine.rows import RowRequest, received_attention
+from vispco.engine.rows import received_attention
 from vispco.evaluation.sample_sizes import SampleSizes
 
 _NOISE = 1e-9  # of a layer's total: sums in another order differ by less
@@ -130,8 +130,8 @@ def _received(call: AttentionCall, layout: TokenLayout) -> tuple[Tensor, Tensor]
     last = layout.length - 1
     columns, slots = layout.visual_index.clamp(max=last), layout.is_visual_slot
     text = layout.instruction_index
-    cross = received_attention(call, RowRequest(text.clamp(max=last), columns, "max", present=text <= last))
-    own = received_attention(call, RowRequest(columns, columns, "max", present=slots))
+    cross = received_attention(call, text.clamp(max=last), columns, "max", present=text <= last)
+    own = received_attention(call, columns, columns, "max", present=slots)
     own = own / slots.sum(-1, keepdim=True).clamp(min=1)
     return cross.masked_fill(~slots, 0.0), own.masked_fill(~slots, 0.0)
 
