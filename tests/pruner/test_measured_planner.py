@@ -21,7 +21,7 @@ from vispco.data import dataset
 from vispco.evaluation.encoded import encode
 from vispco.kernels import get
 from vispco.pruner.budget_planner import static_shape
-from vispco.pruner.joint_planner import JointMeasuredPlanner
+from vispco.pruner.joint_planner import JointMeasuredPlanner, JointPlanner
 from vispco.pruner.measured_planner import MeasuredPlanner, device_name
 from vispco.timing.profiling import profile_model
 
@@ -230,6 +230,30 @@ def test_a_joint_search_plans_every_sample_within_its_bytes(model):
     spent = cost.price(counts, workload).double()
     assert bool((spent <= limit).all())
     assert float(spent.max()) >= 0.9 * limit
+
+
+@torch.no_grad()
+def test_a_joint_search_runs_the_chain_that_it_solved_for(model, monkeypatch):
+    """Chains of two kinds, which share no batch, one better where little stays and one where much does."""
+    loaded, _, encoded = model
+    predictor = random_joint_predictor(loaded, ["fastv", "fitprune"])
+    predictor.sizes.copy_(torch.tensor([8, 200, 8, 0]).expand_as(predictor.sizes))
+    mid, low = predictor.chain == 1, predictor.level < 0.3
+    predictor.memory.kl[:, mid ^ low] = 0.1
+    predictor.memory.kl[:, ~(mid ^ low)] = 4.0
+    assert JointPlanner(predictor, 0.2).used != JointPlanner(predictor, 0.5).used
+    solved, solve = set(), JointPlanner.solve
+    monkeypatch.setattr(
+        JointPlanner,
+        "solve",
+        lambda self, sizes, anchor, *a: (solved.update(anchor.tolist()), solve(self, sizes, anchor, *a))[1],
+    )
+    workload = Workload(encoded.num_text, encoded.num_visual, "entry", 0)
+    limit = 0.25 * float(KvBytes(Dimensions.from_config(loaded.config)).full(workload).max())
+    planner = JointMeasuredPlanner(predictor, vispco.cost.Budget.of(f"{limit}B"))
+    with Pruner(planner.chain, planner)(loaded):
+        loaded(**encoded.inputs)
+    assert {predictor.chains[int(predictor.chain[place])].name for place in solved} == {planner.chain.name}
 
 
 def test_a_joint_search_without_a_profile_says_how_to_make_one(model, tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from vispco.data import dataset
 from vispco.evaluation.survivors import as_seen
 from vispco.models.processor import JoinedProcessor
 from vispco.pruner import search_files as disk
+from vispco.pruner.pruner import Pruner
 from vispco.pruner.search_files import FoundShape
 from vispco.report.examples import choices_of, collect, collect_run, unpack
 from vispco.report.run_files import EXAMPLES, read, save_examples
@@ -46,6 +47,19 @@ def test_every_layer_keeps_as_many_tokens_as_its_schedule_says(collected):
             depth = base64.b64decode(state.depth)
             counts = schedules[state.budget].counts([example.rows * example.columns])[0].tolist()
             assert [sum(value > layer for value in depth) for layer in range(example.layers)] == counts
+
+
+def test_a_smaller_picture_is_drawn_over_the_whole_one():
+    torch.manual_seed(0)
+    model = build_model("tiny-qwen").eval()
+    processor = JoinedProcessor(build_image_processor("tiny-qwen"), build_tokenizer("tiny-qwen"), model.config)
+    samples = [max(dataset("test")[:8], key=lambda sample: sample.area)]
+    pruner = Pruner("random", Schedule.single(5, 0.5, 10), pixels=0.5, record=True)
+    (example,) = collect(model, processor, samples, {0.5: pruner}, max_new_tokens=2)
+    depths = base64.b64decode(example.states[0].depth)
+    assert len(depths) == example.rows * example.columns
+    assert set(depths) == {5, 10}
+    assert 0.25 < sum(depth == 10 for depth in depths) / len(depths) < 0.75
 
 
 def test_examples_tell_question_answers_and_picture(collected):

@@ -47,9 +47,17 @@ class JointPlanner:
     solved for a size and a configuration is remembered.
     budget: a fraction of the FLOPs, which holds for every sample, or a mean of which the cap does (`mean:0.2,max:0.5`).
     controller: keeps the mean while the traffic changes; then a plan depends on the inputs before it. None: on the input alone.
+    all_levels: use the chains that are best over all levels, also for a hard budget; then planners of all budgets use the same.
     """
 
-    def __init__(self, predictor: JointPredictor, budget: BudgetLike, controller: MeanController | None = None) -> None:
+    def __init__(
+        self,
+        predictor: JointPredictor,
+        budget: BudgetLike,
+        controller: MeanController | None = None,
+        *,
+        all_levels: bool = False,
+    ) -> None:
         self.predictor, self.budget = predictor, Budget.of(budget)
         self.cost, self.kernel, self.known = predictor.make_cost(), predictor.kernel, predictor.configurations
         if self.budget.kind == "prefill":  # FLOPs beside the tower's are exact ones
@@ -60,7 +68,7 @@ class JointPlanner:
             as_array(self.known.level),
             as_array(self.known.chain),
         )
-        self.used = self._used_chains()
+        self.used = self._used_chains(all_levels or self.budget.is_mean)
         self.chain = MixedChain.of_chains([self.chains[number] for number in self.used])
         self.reader = BatchRegression(predictor.memory)
         gamma = deployed_gamma(self.kernel)
@@ -212,14 +220,14 @@ class JointPlanner:
 
         return self._floors.rows(list(map(tuple, sizes.tolist())), make)
 
-    def _used_chains(self) -> list[int]:
+    def _used_chains(self, all_levels: bool) -> list[int]:
         """Numbers of the chains that are used, of one kind that shares a batch: the one with the least loss.
 
         A hard budget is served by the levels near it; for a mean, a kind must have configurations at as many levels as any.
         """
         loss = as_array(self.predictor.memory.kl.mean(0))
         served = dict.fromkeys(self.known.levels, 1)
-        if not self.budget.is_mean and self.budget.kind == "flops":
+        if not all_levels and self.budget.kind == "flops":
             sizes = self.predictor.sizes.cpu()
             floor = text_floor(sizes[:, 0], sizes[:, 1], self.cost)
             nearest = nearest_level(level_of(self.budget.amount, floor), self.known.levels)
@@ -247,7 +255,7 @@ class JointMeasuredPlanner(MeasuredPlanner):
 
     def __init__(self, predictor: JointPredictor, budget: Budget) -> None:
         dimensions = predictor.make_cost().dimensions
-        super().__init__(budget, partial(JointPlanner, predictor), predictor.kernel, dimensions)
+        super().__init__(budget, partial(JointPlanner, predictor, all_levels=True), predictor.kernel, dimensions)
         self._first: JointPlanner = self._at(STEPS // 2)
         self.chain = self._first.chain
 

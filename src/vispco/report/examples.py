@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from vispco.core.errors import InvalidInputError
 from vispco.core.runs.run_folder import RunFolder
@@ -62,8 +63,11 @@ def collect(
             with pruner(model):
                 answer = _answer(model, processor, shown, max_new_tokens)
                 depth = layers_of_tokens(pruner.survivors(model))
-            packed = depth.new_zeros(rows * columns).scatter(0, place, depth[: len(place)])
-            states.append(ExampleState(budget, answer, pack(packed.tolist()), _correct(sample, answer)))
+            own, *size = (place, rows, columns) if shown is encoded else token_grid(model, shown)
+            grid = depth.new_zeros(size[0] * size[1]).scatter(0, own, depth[: len(own)]).view(1, 1, *size)
+            if size != [rows, columns]:  # a smaller picture, drawn over the whole one
+                grid = functional.interpolate(grid.float(), (rows, columns), mode="nearest-exact").long()
+            states.append(ExampleState(budget, answer, pack(grid.flatten().tolist()), _correct(sample, answer)))
         picture = as_seen(sample.images[0], processor)
         found.append(
             Example(
