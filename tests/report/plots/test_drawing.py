@@ -10,7 +10,7 @@ from vispco.core.errors import InvalidInputError, MissingExtraError
 from vispco.evaluation.frontier import Frontier
 from vispco.report import plots
 from vispco.report.plots import style
-from vispco.report.plots.style import log_axis
+from vispco.report.plots.style import COLOURS, log_axis, look_of
 
 pytest.importorskip("matplotlib")
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -104,3 +104,8 @@ def test_a_logarithmic_axis_has_plain_numbers(ends, shown):
     texts = [label.get_text() for label in plot.get_xticklabels()]
     assert set(shown) <= set(texts)
     assert not any("10^" in text for text in texts)
+
+
+def test_more_curves_than_colours_still_differ():
+    looks = [tuple(map(str, look_of(place).values())) for place in range(2 * len(COLOURS))]
+    assert len(set(looks)) == len(looks)

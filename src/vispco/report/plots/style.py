@@ -75,21 +75,26 @@ def canvas(path: str | Path, size: tuple[float, float] = (6.0, 3.8), columns: in
 
 
 def look_of(place: int) -> dict[str, Any]:
-    """Colour, line and marker of the curve at a place among several."""
-    place %= len(COLOURS)
-    return {"color": COLOURS[place], "linestyle": LINES[place], "marker": MARKERS[place]}
+    """Colour, line and marker of the curve at a place among several; beyond the last colour marks are hollow."""
+    again, place = divmod(place, len(COLOURS))
+    return {
+        "color": COLOURS[place],
+        "linestyle": LINES[(place + again) % len(LINES)],
+        "marker": MARKERS[place],
+        "markerfacecolor": "white" if again else COLOURS[place],
+    }
 
 
 def stairs(axes: Any, look: int, corners: Sequence[tuple[float, float]], marked: Sequence[tuple[float, float]]) -> None:
     """A frontier as a staircase with a mark on each of its points."""
-    colour = COLOURS[look % len(COLOURS)]
-    axes.plot(*zip(*corners, strict=True), color=colour, linestyle=LINES[look % len(LINES)], linewidth=1.7)
+    own = look_of(look)
+    axes.plot(*zip(*corners, strict=True), color=own["color"], linestyle=own["linestyle"], linewidth=1.7)
     axes.scatter(
         *zip(*marked, strict=True),
         s=28,
-        color=colour,
-        marker=MARKERS[look % len(MARKERS)],
-        edgecolors="white",
+        color=own["markerfacecolor"],
+        marker=own["marker"],
+        edgecolors=own["color"] if own["markerfacecolor"] == "white" else "white",
         linewidths=0.8,
         zorder=3,
     )
