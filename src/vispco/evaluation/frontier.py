@@ -263,7 +263,10 @@ class Frontier:
             raise InvalidInputError(
                 f'{path} is JSON, but not a frontier: it has no "format": "{FORMAT}" with "points".'
             )
-        return cls.from_dict(data)
+        try:
+            return cls.from_dict(data)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)

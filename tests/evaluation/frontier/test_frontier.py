@@ -128,7 +128,7 @@ def test_a_file_that_is_no_frontier_is_refused_by_name(tmp_path, text, why):
 def test_a_point_that_lacks_something_is_refused(tmp_path):
     path = tmp_path / "frontier.json"
     path.write_text('{"format": "vispco-frontier", "version": 1, "points": [{"schedule": {"retention": [1.0]}}]}')
-    with pytest.raises(InvalidInputError, match="it has no 'evaluation'"):
+    with pytest.raises(InvalidInputError, match=r"frontier\.json: .* it has no 'evaluation'"):
         Frontier.load(path)
 
 
