@@ -21,6 +21,7 @@ from vispco.cost import Workload, counts_for_budget
 from vispco.data import dataset
 from vispco.data.files.record import Record, Turn
 from vispco.families import FAMILIES, family_of
+from vispco.metrics.protocols import AskSettings
 from vispco.search.run_search import search
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -69,6 +70,7 @@ from dataclasses import dataclass
 import torch
 from vispco.cost import COSTS, Cost
 from vispco.kernels import KERNELS, Kernel
+from vispco.metrics.protocols import AskSettings
 from vispco.metrics import METRICS
 from vispco.pruner.presets import Preset, register as register_preset
 from vispco.pruner.presets.setting import Setting
@@ -233,7 +235,7 @@ def test_a_benchmark_is_found_asked_and_scored(run):
     known = metrics.benchmark("DocVQA_VAL")
     record = Record("1", "docvqa", (), (Turn("Who signed?", "J. Doe"),), ("J. Doe",))
     assert known.prompt(record) == "Who signed?\nAnswer with a few words."
-    assert [known.score(text, record) for text in ("J. Doe, in 1998", "nobody")] == [1.0, 0.0]
+    assert [AskSettings().score(known, text, record) for text in ("J. Doe, in 1998", "nobody")] == [1.0, 0.0]
 
 
 def test_a_family_is_found_by_the_type_of_a_model(run):

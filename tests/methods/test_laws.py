@@ -158,7 +158,7 @@ def test_so_does_every_kind_of_chain(method, kind):
     place = list(SCORERS).index(method)  # every kind of chain sees every family, and every scorer every kind
     family, side = FIRST_CLASS[place % 3], list(WAYS)[place // 3 % 2]
     inner = chain_of(method, family)
-    if kind == "beside another" and (inner.merges or inner.decides_count or inner.site == "mid"):
+    if kind == "beside another" and (inner.merges or inner.decides_count or inner.scorers[0].site == "mid"):
         with pytest.raises(InvalidInputError, match=r"cannot share a batch|two kinds of places"):
             chain_of(method, family, kind)
         return

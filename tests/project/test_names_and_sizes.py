@@ -10,6 +10,7 @@ from project.sources import PACKAGE, parsed
 MOST = 8  # parameters of a function
 # Public entry points, called with the few keywords that a user needs; every command of the command line is one, too.
 ENTRY_POINTS = {
+    "cost/workload.py: Workload",
     "evaluation/evaluator.py: evaluate",
     "search/run_search.py: search",
     "search/learned/train_scorer.py: train_scorer",

@@ -15,7 +15,7 @@ from vispco.families.visual_tokens import visual_tokens
 from vispco.models.loading import load
 from vispco.models.model_spec import read_config, read_preprocessor
 from vispco.search.gradient.training_settings import TrainingSettings
-from vispco.search.presets import BY_KERNEL, GEMMA, LLAVA, QWEN, TEXT
+from vispco.search.presets import PRESETS
 from vispco.search.search_options import PresetOptions
 from vispco.timing.describe_settings import DescribeSettings
 from vispco.timing.estimates import _count_parameters, describe
@@ -95,11 +95,11 @@ def config_of(kind):
 @pytest.mark.parametrize(
     ("kind", "kernel", "options", "row"),
     [
-        ("qwen2_5_vl", "steps", {}, QWEN),
-        ("qwen2_5_vl", "multi-step", {}, BY_KERNEL["multi-step"]),
-        ("gemma3", "multi-step", {}, GEMMA),
-        ("llava", "single", {}, LLAVA),
-        ("llava", "single", {"preset": "text"}, TEXT),
+        ("qwen2_5_vl", "steps", {}, PRESETS["qwen"]),
+        ("qwen2_5_vl", "multi-step", {}, PRESETS["qwen/multi-step"]),
+        ("gemma3", "multi-step", {}, PRESETS["gemma"]),
+        ("llava", "single", {}, PRESETS["llava"]),
+        ("llava", "single", {"preset": "text"}, PRESETS["text"]),
     ],
 )
 def test_the_preset_is_the_papers_row_for_the_model(kind, kernel, options, row):
@@ -114,7 +114,7 @@ def test_the_preset_is_the_papers_row_for_the_model(kind, kernel, options, row):
 def test_single_values_override_a_preset(monkeypatch):
     changes = ["lam=7", "rate=0.5", "batch_size=8", "descent.outer=2", "training.inner=3", "descent.explore=null"]
     row, effort = PresetOptions(change=changes).resolve(config_of("llava"), "single", 160)
-    assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, LLAVA.alpha)
+    assert (row.lam, row.rate, row.alpha) == (7.0, 0.5, PRESETS["llava"].alpha)
     assert (effort.batch_size, effort.descent.outer, effort.descent.explore) == (8, 2, None)
     assert (effort.training.inner, effort.training.rate, effort.training.steps) == (3, 0.5, 128)
     low = PresetOptions(change=["rate=1e-6"]).resolve(config_of("llava"), "single", 160)[1].training

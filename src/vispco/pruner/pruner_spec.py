@@ -322,8 +322,7 @@ class PrunerSpec:
         if not is_pruner(data):
             raise InvalidInputError(f'This is not a pruner: it has no "format": "{FORMAT}". {REMEDY}')
         check_version(data, VERSION, "This pruner")
-        missing = [key for key in ("chain", "planner") if key not in data]
-        if missing:
+        if missing := [key for key in ("chain", "planner") if key not in data]:
             raise InvalidInputError(f"This pruner has no {' and no '.join(map(repr, missing))}. {REMEDY}")
         return cls(
             None if data["chain"] is None else Chain.of(data["chain"]),
