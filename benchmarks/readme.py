@@ -31,7 +31,7 @@ INTRODUCTION = """# Figures
 *Written by `python benchmarks/readme.py` from `benchmarks/results/*.json`; each file is written by the script of its
 name.* A bar is what the figure has to reach; one that misses it is marked. Times are ratios within one run on two CPU
 cores, or seconds on that machine. Accuracies are those of small shipped models on synthetic tasks
-([zoo.md](zoo.md)). Nothing here was measured on a GPU, with real weights, or on the paper's benchmarks.
+([zoo.md](zoo.md)). Nothing here was measured on a GPU, with real 3B or 7B weights, or on the paper's benchmarks.
 """
 
 Figure: TypeAlias = dict[str, Any]
@@ -166,7 +166,7 @@ def model_table(name: str, figures: dict[Key, Figure]) -> str:
     rows = []
     for about_all in dict.fromkeys(without_model(key) for key in figures):
         found = {model_of(key): figure for key, figure in figures.items() if without_model(key) == about_all}
-        bars = dict.fromkeys(filter(None, map(bar, found.values())))
+        bars = dict.fromkeys(filter(None, (bar(found[column]) for column in columns if column in found)))
         rows.append([in_words(name, about_all), *(cell(found.get(column)) for column in columns), ", ".join(bars)])
     return markdown_table(["", *columns, "bar"], rows)
 
