@@ -42,10 +42,10 @@ NAMES: dict[str, dict[str, str]] = {
     "paper": {
         "minutes": "minutes of `vispco paper tiny-qwen` with its defaults, by the clock",
         "processor_minutes": "minutes of one core that it takes",
-        "gain": "points of VisPCO over sampled configurations at {} % of the FLOPs, {}",
-        "multi_step_over_single": "points of multi-step curves over a single layer at {} %, {}",
-        "near_the_frontier": "points of VisPCO under the grid's best at the worst budget, {}",
-        "grid_over_search_time": "time of the grid over that of the search, {}",
+        "gain": "points of VisPCO over sampled configurations at {} % of the FLOPs",
+        "multi_step_over_single": "points of multi-step curves over a single layer at {} %",
+        "near_the_frontier": "points of VisPCO under the grid's best at the worst budget",
+        "grid_over_search_time": "time of the grid over that of the search",
     },
     "smol": {
         "accuracy": "accuracy of `smol` on fresh test items",
